@@ -5,17 +5,22 @@ it multiplies the new values by the boundary matrix (min-plus product) and then 
 neighbouring blocks. Values only decrease and costs are not negative, so the visits end in any
 order. Every value is then the least over all paths.
 
-*Layout.* A lane holds `tile_columns` sources (two vectors). A matrix is stored in panels of
-``TILE_ROWS`` target cells, so that the innermost loop (minplus/lanes.py) reads it sequentially and
-a visit packs nothing; it is read once for all lanes. Only runs of new values are multiplied: a
-wavefront enters through a part of the border.
+*Layout.* A lane is 128 bytes of sources, whatever the CPU's vectors are. A matrix is stored in
+panels of ``TILE_ROWS`` target cells; a visit packs nothing of it and reads it once for all lanes.
+Only new values are multiplied: a wavefront enters through a part of the border.
 
 *Limits.* A value at or above a source's bound is not propagated: costs are not negative, so it
 cannot lower any value below the bound.
 
+*Why it is deterministic.* A value that a path inside a block has lowered is new to the neighbours
+alone. It is multiplied only if the cell has a new value of another source of the lane: a sum that
+can be less, by a rounding, than that which the matrix holds. So the last bits of floats depend on
+which sources share a lane, and on the order of visits, but not on the CPU's vectors.
+
 *Arrays.* ``held``: (lanes, cells rounded up to whole panels, sources per lane); ``fresh``: (lanes,
-cells), 1 where a value is new. float64, float32 or int64, with infinity (int64: ``BARRIER``) where
-there is no path.
+cells), 1 where a value has come from outside; ``lowered``: (lanes, cells rounded up), 1 where a
+value has been lowered since the block's neighbours were. float64, float32 or int64, with infinity
+(int64: ``BARRIER``) where there is no path.
 """
 
 from __future__ import annotations
@@ -32,16 +37,16 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
     BARRIER,
     TILE_ROWS,
+    VECTOR_BYTES,
     infinity,
     lift,
-    lower_unsigned,
+    lower_listed,
     noinline,
-    tile_columns,
 )
 from orograph.kernels.relax.edge_costs import edge
 
 MOVES = (*FORWARD, *((-dy, -dx) for dy, dx in FORWARD))
-GAP = 8  # longest gap of old values at which two runs of new ones are joined, which is faster
+LANE_BYTES = 128  # of the sources that share a lane: one tile or two of the innermost loop
 
 Array = npt.NDArray[Any]
 
@@ -50,6 +55,11 @@ def unreached(dtype: npt.DTypeLike) -> Any:
     """Return the value of a cell without a path: infinity, or ``BARRIER`` for integers."""
     kind: Any = np.dtype(dtype)
     return kind.type(BARRIER if kind.kind == "i" else np.inf)
+
+
+def lane_columns(dtype: npt.DTypeLike) -> int:
+    """Return the number of sources in a lane."""
+    return LANE_BYTES // np.dtype(dtype).itemsize
 
 
 def whole_panels(cells: int) -> int:
@@ -118,43 +128,47 @@ def pack_panels(stored: Array, cells: int, symmetric: bool) -> Array:
 
 
 @compiled
-def _visit(panels, n, held, fresh, gap):
-    """Lower the values of a block by paths from new ones; ``gap``: see ``GAP``."""
+def _visit(panels, n, held, fresh, lowered):
+    """Lower the values of a block by paths from new ones."""
     noinline()
     lanes, tall_n, wide = held.shape
-    flat = held.reshape(-1)
-    before = np.empty(lanes * n * wide, held.dtype)
-    runs = np.empty((lanes, n + 1, 2), np.int64)
-    count = np.zeros(lanes, np.int64)
+    flat, changed = held.reshape(-1), lowered.reshape(-1)
+    count = 0
     for p in range(lanes):
+        for k in range(n):
+            count += fresh[p, k]
+    before = np.empty(count * wide, held.dtype)
+    listed = np.empty(count, np.int64)
+    starts = np.empty(lanes + 1, np.int64)
+    at = 0
+    for p in range(lanes):
+        starts[p] = at
         for k in range(n):
             if fresh[p, k]:
                 fresh[p, k] = 0
-                last = count[p] - 1
-                if last >= 0 and k - runs[p, last, 1] <= gap:
-                    runs[p, last, 1] = k + 1
-                else:
-                    runs[p, count[p], 0] = k
-                    runs[p, count[p], 1] = k + 1
-                    count[p] += 1
-        for run in range(count[p]):
-            start = p * tall_n * wide
-            for i in range(runs[p, run, 0] * wide, runs[p, run, 1] * wide):
-                before[uint64(p * n * wide + i)] = lift(flat[uint64(start + i)])
+                lowered[p, k] = 1
+                listed[at] = k
+                start = (p * tall_n + k) * wide
+                for i in range(wide):
+                    before[uint64(at * wide + i)] = lift(flat[uint64(start + i)])
+                at += 1
+    starts[lanes] = at
     tall = TILE_ROWS
+    across = 2 * VECTOR_BYTES // held.itemsize
     for first in range(0, tall_n, tall):
         for p in range(lanes):
-            tile = (p * tall_n + first) * wide
-            for run in range(count[p]):
-                k = runs[p, run, 0]
-                steps = runs[p, run, 1] - k
-                lower_unsigned(
-                    panels, first * n + k * tall, before, (p * n + k) * wide, steps,
-                    flat, tile, wide, 0,
+            start, depth = starts[p], starts[p + 1] - starts[p]
+            if not depth:
+                continue
+            for x in range(0, wide, across):
+                lower_listed(
+                    panels, first * n, listed, start, before, start * wide + x, wide, depth,
+                    tall * n, flat, (p * tall_n + first) * wide + x, wide,
+                    changed, p * tall_n + first,
                 )  # fmt: skip
 
 
-def visit(panels: Array, cells: int, held: Array, fresh: Array) -> None:
+def visit(panels: Array, cells: int, held: Array, fresh: Array) -> Array:
     """Lower a block's values by paths inside it from the new ones; clear ``fresh``.
 
     Parameters
@@ -167,21 +181,30 @@ def visit(panels: Array, cells: int, held: Array, fresh: Array) -> None:
         Lowered in place.
     fresh : (lanes, cells) uint8
         Which values are new; set to 0.
+
+    Returns
+    -------
+    (lanes, cells in whole panels) uint8
+        Which values were new, or were lowered here for a source of the lane.
     """
-    _visit(panels, cells, held, fresh, GAP)
+    lowered = np.zeros(held.shape[:2], np.uint8)
+    _visit(panels, cells, held, fresh, lowered)
+    return lowered
 
 
 @compiled
-def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
+def _relax_edges(held, lowered, ends, costs, first, last, bound, other, fresh):
     """Lower another block's values along edges; return the least value that was lowered."""
     noinline()
     lanes, _, wide = held.shape
     # per column, so that the columns of a lane are processed as vectors
     least = np.full(wide, infinity(costs))
-    lowered = np.empty(wide, held.dtype)
+    below = np.empty(wide, held.dtype)
     for p in range(lanes):
         limit = bound[p]
         for e in range(first, last):
+            if not lowered[p, ends[uint64(e), 0]]:
+                continue
             cost = costs[uint64(e)]
             here = held[p, ends[uint64(e), 0]]
             there = other[p, ends[uint64(e), 1]]
@@ -190,10 +213,10 @@ def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
                 old = there[uint64(r)]
                 better = (value < old) & (value < limit[uint64(r)])
                 there[uint64(r)] = value if better else old
-                lowered[uint64(r)] = value if better else infinity(costs)
+                below[uint64(r)] = value if better else infinity(costs)
             new = False
             for r in range(wide):
-                low = lowered[uint64(r)]
+                low = below[uint64(r)]
                 new |= low < infinity(costs)
                 least[uint64(r)] = low if low < least[uint64(r)] else least[uint64(r)]
             if new:
@@ -203,6 +226,7 @@ def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
 
 def relax_edges(
     held: Array,
+    lowered: Array,
     edges: tuple[Indices, Array],
     part: slice,
     bound: Array,
@@ -215,12 +239,14 @@ def relax_edges(
     ----------
     held : (lanes, cells in whole panels, columns)
         Values of this block.
+    lowered : (lanes, cells in whole panels) uint8
+        Which of them may have been lowered since its edges were relaxed, as from `visit`.
     edges : (e, 2) int64 and (e,)
         Start in this block and end in the other block of each edge, and its cost.
     part : slice
         Which of the edges lead to the other block.
     bound : (lanes, columns)
-        Values at or above it are not propagated; at most `unreached`.
+        Values at or above it are not propagated; at most `unreached`. It never rises.
     other, fresh
         Values of the other block, lowered in place, and which of them are new.
 
@@ -229,7 +255,7 @@ def relax_edges(
     float
         The least value that was lowered; `unreached` or more if none was.
     """
-    return float(_relax_edges(held, *edges, part.start, part.stop, bound, other, fresh))
+    return float(_relax_edges(held, lowered, *edges, part.start, part.stop, bound, other, fresh))
 
 
 @compiled
@@ -253,7 +279,7 @@ def relax_target(held: Array, rest: Array, out: Array) -> None:
 
 def new_values(lanes: int, cells: int, dtype: npt.DTypeLike) -> tuple[Array, Array]:
     """Return ``held`` and ``fresh`` of a block without any values."""
-    shape = (lanes, whole_panels(cells), tile_columns(dtype))
+    shape = (lanes, whole_panels(cells), lane_columns(dtype))
     return np.full(shape, unreached(dtype), dtype), np.zeros((lanes, cells), np.uint8)
 
 

@@ -1,24 +1,32 @@
 """The innermost loops of a min-plus product, as LLVM vector code.
 
 Loops compiled by Numba keep C in memory. Here a tile of C, a few rows by two vectors, stays in
-registers while the panels are read sequentially. Without AVX-512 vectors have 32 bytes in place of
-64, and the tile has fewer rows. LLVM splits vectors that are longer than the machine's.
+registers while the panels are read. Without AVX-512 vectors have 32 bytes in place of 64, and the
+tile has fewer rows. LLVM splits vectors that are longer than the machine's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from llvmlite import binding, ir
-from numba import types
+from numba import config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 BARRIER = 2**60  # as in relax/models
 
+
+def has_wide_vectors() -> bool:
+    """Return whether Numba compiles for AVX-512: by ``NUMBA_CPU_FEATURES``, or by the CPU."""
+    stated: str | None = getattr(config, "CPU_FEATURES", None)
+    if stated is not None:
+        return "+avx512f" in stated.split(",")
+    return bool(binding.get_host_cpu_features().get("avx512f", False))
+
+
 # Numba's cache is separate for each CPU and its features, so cached code may depend on them.
-WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
+WIDE = has_wide_vectors()
 VECTOR_BYTES = 64 if WIDE else 32
 TILE_ROWS = 12 if WIDE else 6
 TRACED_ROWS = 6 if WIDE else 3  # with predecessors, which also take registers
@@ -152,9 +160,99 @@ lower_unsigned = _lower_tile(TILE_ROWS, False, False)
 lower_traced = _lower_tile(TRACED_ROWS, True, True)
 
 
-def tile_columns(dtype: npt.DTypeLike) -> int:
-    """Return the number of columns of C that the innermost loop keeps in registers."""
-    return 2 * VECTOR_BYTES // np.dtype(dtype).itemsize
+@intrinsic
+def lower_listed(
+    typingctx,
+    a,
+    a_at,
+    listed,
+    l_at,
+    b,
+    b_at,
+    b_stride,
+    depth,
+    ahead,
+    c,
+    c_at,
+    c_stride,
+    lowered,
+    n_at,
+):
+    """Lower ``TILE_ROWS`` x 2 vectors of C by listed steps of A; no sum is negative.
+
+    Step s reads ``TILE_ROWS`` elements of A from ``listed[s] * TILE_ROWS`` on, and two vectors of B
+    from ``s * b_stride`` on; ``depth`` steps, at least one. Such reads of A defeat the CPU's own
+    prefetching, so those that the next call will need, ``ahead`` elements further, are fetched to
+    the cache meanwhile: 2.5 times as fast where A comes from memory. ``lowered`` (uint8, one a row
+    of C) is set to 1 where an element was lowered, else left as it is.
+    """
+
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        tile = _Tile(context, builder, kinds[0].dtype)
+        a, a_at, listed, l_at, b, b_at, b_stride, depth, ahead, c, c_at, stride, lowered, n_at = (
+            args
+        )
+        a = tile.data(kinds[0], a, a_at)
+        listed = tile.data(kinds[2], listed, l_at)
+        b = tile.data(kinds[4], b, b_at)
+        c = tile.data(kinds[9], c, c_at)
+        lowered = tile.data(kinds[12], lowered, n_at)
+        starts = [builder.mul(stride, _number(r)) for r in range(TILE_ROWS)]
+        spots = [(r, v) for r in range(TILE_ROWS) for v in range(2)]
+        begin = [tile.load(c, starts[r], v) for r, v in spots]
+        entry = builder.block
+        loop = builder.append_basic_block("steps")
+        done = builder.append_basic_block("done")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        step = builder.phi(ir.IntType(64))
+        held = [builder.phi(tile.vector) for _ in spots]
+        row_a = builder.mul(builder.load(builder.gep(listed, [step])), _number(TILE_ROWS))
+        later = builder.gep(a, [builder.add(row_a, ahead)])
+        for element in (0, TILE_ROWS - 1):  # they may lie in two lines of the cache
+            _prefetch(builder, builder.gep(later, [_number(element)]))
+        row_b = builder.mul(step, b_stride)
+        across = [tile.load(b, row_b, v) for v in range(2)]
+        down = [
+            tile.splat(builder.load(builder.gep(a, [builder.add(row_a, _number(r))])))
+            for r in range(TILE_ROWS)
+        ]
+        least = [
+            tile.least(tile.add(down[r], across[v]), held[n], False)[0]
+            for n, (r, v) in enumerate(spots)
+        ]
+        following = builder.add(step, _number(1))
+        step.add_incoming(_number(0), entry)
+        step.add_incoming(following, loop)
+        for n in range(len(spots)):
+            held[n].add_incoming(begin[n], entry)
+            held[n].add_incoming(least[n], loop)
+        builder.cbranch(builder.icmp_signed("<", following, depth), loop, done)
+        builder.position_at_end(done)
+        for n, (r, v) in enumerate(spots):
+            builder.store(least[n], tile.place(c, starts[r], v), align=tile.size)
+        for r in range(TILE_ROWS):
+            _, less = tile.least(least[2 * r], begin[2 * r], False)
+            _, more = tile.least(least[2 * r + 1], begin[2 * r + 1], False)
+            bits = builder.bitcast(builder.or_(less, more), ir.IntType(tile.width))
+            found = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+            place = builder.gep(lowered, [_number(r)])
+            found = builder.zext(found, ir.IntType(8))
+            builder.store(builder.or_(builder.load(place), found), place)
+        return context.get_dummy_value()
+
+    n = types.int64
+    return types.void(a, n, listed, n, b, n, n, n, n, c, n, n, lowered, n), codegen
+
+
+def _prefetch(builder: Any, place: Any) -> None:
+    """Emit the fetch of a line of memory to the cache, to be read from soon."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+    builder.call(fetch, [builder.bitcast(place, byte), read, keep, data])
 
 
 @intrinsic

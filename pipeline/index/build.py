@@ -158,10 +158,10 @@ def warm_up(problem: Distance, sparsify: bool) -> None:
             recover(*sparsify_matrix(matrix, symmetric=symmetric), len(matrix), symmetric=symmetric)
     leaving_costs(costs)
     held, fresh = new_values(1, len(matrix), problem.dtype)
-    visit(panels, len(matrix), held, fresh)
+    lowered = visit(panels, len(matrix), held, fresh)
     edges = np.zeros((1, 2), np.int64), np.zeros(1, problem.dtype)
     bound = np.zeros((1, held.shape[2]), problem.dtype)
-    relax_edges(held, edges, slice(0, 1), bound, held, fresh)
+    relax_edges(held, lowered, edges, slice(0, 1), bound, held, fresh)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import (
     MOVES,
+    lane_columns,
     new_values,
     pack_panels,
     relax_edges,
@@ -37,10 +38,10 @@ from orograph.kernels.boundary.propagate import (
     unreached,
     visit,
 )
-from orograph.kernels.minplus.lanes import tile_columns
 
 Array = npt.NDArray[Any]
 
+WINDOW = 0.5  # in which keys are swept together, in units of the most that a source begins with
 GROUP = 64  # sources that one wave carries: a matrix is read once for all
 
 
@@ -160,7 +161,7 @@ class BorderPropagation:
 
     def __post_init__(self) -> None:
         self.dtype = np.dtype(self.blocks.store.form.dtype)
-        self.wide = tile_columns(self.dtype)
+        self.wide = lane_columns(self.dtype)
         self.bound = np.full((self.lanes, self.wide), unreached(self.dtype), self.dtype)
         self._keys: dict[int, float] = {}
         self._step = 0.0
@@ -187,7 +188,7 @@ class BorderPropagation:
             least = min(self._keys.values())
             if least >= self.bound.max():
                 break
-            self._sweep(least + self._step, turn, arrived)
+            self._sweep(least + WINDOW * self._step, turn, arrived)
             turn += 1
 
     def _sweep(self, limit: float, turn: int, arrived: Callable[[int, Array], None] | None) -> None:
@@ -218,18 +219,18 @@ class BorderPropagation:
         """Propagate costs through a block into its neighbours; return those it lowered."""
         block = self.blocks.get(number)
         held = self.held[number]
-        visit(block.panels, block.cells, held, self.fresh[number])
+        lowered = visit(block.panels, block.cells, held, self.fresh[number])
         self.visits += 1
         self.read[number] = block.bytes
         if arrived is not None:
             arrived(number, held)
-        lowered = []
+        reached = []
         for near, part in block.parts.items():
-            least = relax_edges(held, block.edges, part, self.bound, *self._reached(near))
+            least = relax_edges(held, lowered, block.edges, part, self.bound, *self._reached(near))
             if least < unreached(self.dtype):
                 self._new(near, least)
-                lowered.append(near)
-        return lowered
+                reached.append(near)
+        return reached
 
     def border(self, number: int, source: int = 0) -> Array:
         """Return the costs of a block's border cells from a source."""
@@ -367,7 +368,7 @@ def from_group(
     """
     sources = list(sources)
     dtype = np.dtype(blocks.store.form.dtype)
-    propagation = BorderPropagation(blocks, -(-len(sources) // tile_columns(dtype)))
+    propagation = BorderPropagation(blocks, -(-len(sources) // lane_columns(dtype)))
     costs = np.full((count, propagation.lanes, propagation.wide), unreached(dtype), dtype)
     for i, source in enumerate(sources):
         lane, column = divmod(i, propagation.wide)

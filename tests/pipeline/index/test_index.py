@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -726,3 +727,48 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert_same(rioxarray.open_rasterio(tmp_path / "field.tif").values[0], expected)
     assert main(["index", "matrix", str(tmp_path / "friction"), "--point", "0", "0"]) == 2
     assert "holds no distance index" in capsys.readouterr().err
+
+
+# Its argument says whether vectors have 64 bytes or 32.
+WITH_VECTORS = """
+import sys
+import numpy as np
+from llvmlite import binding
+
+real = binding.get_host_cpu_features
+binding.get_host_cpu_features = lambda: {"avx512f": sys.argv[1] == "wide"}
+from orograph.kernels.minplus import lanes
+binding.get_host_cpu_features = real
+assert lanes.VECTOR_BYTES == (64 if sys.argv[1] == "wide" else 32)
+
+import orograph as og
+
+rng = np.random.default_rng(0)
+friction = rng.uniform(1, 10, (150, 170))
+points = rng.integers(0, 150, (90, 2)).astype(float)
+found = {}
+for dtype in ("float64", "float32"):
+    index = og.DistanceIndex.build(friction, dtype, block=16, levels=1, dtype=dtype)
+    found[dtype] = index.distance_matrix(points).values
+    found[dtype + " to others"] = index.distance_matrix(points[:40], points[30:]).values
+    found[dtype + " of a field"] = index.query(points[:3])["cost"].values
+np.savez("tables.npz", **found)
+"""
+
+
+@pytest.mark.long  # two processes that compile all that an index needs
+def test_tables_do_not_depend_on_the_length_of_vectors(tmp_path: Path) -> None:
+    found = []
+    for width in ("wide", "narrow"):
+        folder = tmp_path / width
+        folder.mkdir()
+        # the cache does not know what the program pretends
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+        subprocess.run([sys.executable, "-c", WITH_VECTORS, width], env=env, cwd=folder, check=True)
+        found.append(dict(np.load(folder / "tables.npz")))
+    wide, narrow = found
+    assert len(wide) == 6
+    assert wide.keys() == narrow.keys()
+    for name, table in wide.items():
+        assert np.isfinite(table).all()
+        assert table.tobytes() == narrow[name].tobytes(), name

@@ -14,7 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 OLDEST := build/oldest
-.PHONY: help test test-all test-oldest lint types pytest wheel docs site kernels races bench bench-docs demo format clean
+.PHONY: help test test-all test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
+	demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -82,6 +83,9 @@ bench-docs: $(INSTALLED) ## measure again what the pages and the README say of s
 	$(RUN) benchmarks/cost_run.py --side 1024 --serpentine 1000 --tile 256 1024 \
 		--source corner "tile corner" middle --record cost_run
 	$(BIN)/python docs/readme_table.py
+
+papers: $(INSTALLED) ## tables and figures of the papers, measured again (on two cores, in minutes)
+	$(RUN) benchmarks/papers
 
 demo: $(INSTALLED) ## a forest and a cost distance from a bare clone
 	$(BIN)/orograph demo

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
+import platform
 import shlex
 import statistics
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs/performance"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs/performance"
 COLUMNS = ("what", "who", "peer", "unit", "median", "worst", "best", "command")
 
 
@@ -33,6 +37,33 @@ def command() -> str:
         del words[at : at + 2]
     named = [Path(word).name if "/" in word else word for word in words]
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *named])
+
+
+def commit() -> str:
+    """Return the commit that last changed what is measured; with a + if files differ from it."""
+    code = ["--", "tiles", "kernels", "pipeline"]
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words, *code], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    return git("log", "-1", "--format=%h") + "+" * bool(git("status", "--porcelain"))
+
+
+def machine() -> str:
+    """Return the processor and the number of cores that this process may use."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            name = line.split(":", 1)[1].strip()
+            break
+    return f"{len(os.sched_getaffinity(0))} cores of {name}"
 
 
 class Record:

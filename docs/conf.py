@@ -29,6 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "operations",
     "records",
+    "reproduced",
     "run_pages",
 ]
 exclude_patterns = ["extensions", "**/GALLERY_HEADER.rst"]
@@ -85,7 +86,7 @@ html_sidebars = {"index": [], "api": []}
 # The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
 PARTS = (
     *("install", "guides/index", "gallery/index", "api", "how", "performance", "glossary"),
-    "project",
+    *("reproduction", "project"),
 )
 
 

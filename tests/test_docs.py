@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import doctest
 import inspect
 import os
@@ -283,13 +284,29 @@ def test_the_readme_has_the_figures_of_the_records() -> None:
 
 
 def test_every_record_is_shown_and_measured_by_a_script() -> None:
-    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^```\{records\} (\w+)$", page, re.MULTILINE)
+    pages = [ROOT / f"docs/{name}.md" for name in ("performance", "reproduction")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    shown = set(re.findall(r"^```\{records\} (\w+)$", text, re.MULTILINE))
+    shown |= {f"papers_{name}" for name in re.findall(r"^```\{printed\} (\w+)$", text, re.M)}
+    shown |= set(re.findall(r"performance/(\w+)\.csv", text))
     records = {path.stem: path for path in (ROOT / "docs/performance").glob("*.csv")}
     assert sorted(shown) == sorted(records)
     for path in records.values():
         for script in re.findall(r"python (\S+)", path.read_text(encoding="utf-8")):
-            assert (ROOT / script).is_file(), f"{path.name}: no {script}"
+            main = ROOT / script / "__main__.py"
+            assert (ROOT / script).is_file() or main.is_file(), f"{path.name}: no {script}"
+
+
+@pytest.mark.parametrize("name", ["gerritsen", "malison", "cuda_chapter", "tricella", "hellas"])
+def test_every_table_of_a_paper_is_on_the_page(name: str) -> None:
+    page = (ROOT / "docs/reproduction.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"^```\{{printed\}} {name}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    shown = [line for block in blocks for line in block.splitlines()]
+    with open(ROOT / f"docs/performance/papers_{name}.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(shown) == sorted({row["table"] for row in rows})
+    for row in rows:
+        assert row["median"] or row["note"], f"{row['what']}: neither a figure nor a reason"
 
 
 def test_figures_are_those_of_their_script(tmp_path: Path) -> None:

@@ -88,10 +88,11 @@ class Records(SphinxDirective):
         text = nodes.paragraph(classes=["record-command"])
         for number, command in enumerate(dict.fromkeys(figure.command for figure in figures)):
             text += [nodes.Text(" · ")] * bool(number) + [nodes.literal(text=command)]
-        return [_table(head, body), text]
+        return [table_of(head, body), text]
 
 
-def _table(head: list[str], body: list[list[str]]) -> nodes.table:
+def table_of(head: list[str], body: list[list[str]]) -> nodes.table:
+    """Return a table of texts."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     for part, lines in ((nodes.thead(), [head]), (nodes.tbody(), body)):

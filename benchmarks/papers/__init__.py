@@ -1,0 +1,1 @@
+"""Tables and figures of five documents, repeated with orograph: ``python benchmarks/papers``."""

@@ -1,0 +1,83 @@
+"""What benchmarks generate is what they say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from papers import graphs
+from papers.rows import ONE_CORE, Paper, Spent
+
+
+def graph_of(ends: Any) -> nx.Graph:
+    return nx.Graph(list(map(tuple, np.asarray(ends).tolist())))
+
+
+def test_roads_are_planar_and_connected_with_the_counts_asked_for() -> None:
+    n, edges = 400, 470
+    _, ends, weight = graphs.roads(n, edges)
+    graph = graph_of(ends)
+    assert (len(graph), graph.number_of_edges()) == (n, edges)
+    assert nx.is_connected(graph)
+    assert nx.check_planarity(graph)[0]
+    place = graphs.points(n)
+    whole = nx.Graph()
+    for one, other in graphs.delaunay(n).tolist():
+        whole.add_edge(one, other, weight=float(np.hypot(*(place[one] - place[other]))))
+    tree = {frozenset(edge) for edge in nx.minimum_spanning_tree(whole).edges}
+    assert tree <= {frozenset(edge) for edge in graph.edges}
+    assert weight.min() >= 1
+
+
+def test_a_mesh_joins_all_neighbours_of_a_cube() -> None:
+    cells = np.array(list(np.ndindex(4, 4, 4)))
+    apart = np.abs(cells[:, None] - cells[None]).max(axis=2)
+    expected = {frozenset(pair) for pair in np.argwhere(apart == 1).tolist()}
+    ends = graphs.mesh(64)
+    assert len(ends) == len(expected)
+    assert {frozenset(pair) for pair in ends.tolist()} == expected
+
+
+def test_bubbles_have_three_edges_a_vertex_inside() -> None:
+    graph = graph_of(graphs.bubbles(400))
+    degrees = sorted(degree for _, degree in graph.degree)
+    assert degrees[-1] == 3
+    assert np.mean(degrees) > 2.7
+    assert nx.is_connected(graph)
+    assert nx.check_planarity(graph)[0]
+
+
+def test_geometric_graphs_join_what_is_near() -> None:
+    n = 200
+    place = graphs.points(n)
+    apart = np.hypot(*(place[:, None] - place[None]).transpose(2, 0, 1))
+    near = np.argwhere(np.triu(apart <= 0.55 * np.sqrt(np.log(n) / n), 1))
+    assert {tuple(pair) for pair in graphs.geometric(n).tolist()} == set(map(tuple, near.tolist()))
+
+
+def test_copies_are_apart() -> None:
+    ends = graphs.bubbles(100)
+    components = list(nx.connected_components(graph_of(graphs.copies(ends, 3))))
+    assert len(components) == 3
+    assert len({len(component) for component in components}) == 1
+
+
+def test_a_row_compares_processors_on_one_core_and_clocks_on_several(tmp_path: Path) -> None:
+    paper = Paper("gerritsen", full=False, folder=tmp_path)
+    spent = Spent([4.0, 6.0, 5.0], [2.0, 1.0, 3.0])
+    paper.add("1", "alone", spent, who=ONE_CORE, printed=10)
+    paper.add("1", "together", spent, who="two workers", unit="ms", printed=10_000)
+    paper.absent("1", "elsewhere", printed=3, why="no GPU")
+    alone, together, elsewhere = paper.rows
+    assert [alone[key] for key in ("median", "worst", "best", "clock", "cpu", "ratio")] == [
+        "2", "3", "1", "5", "2", "5"
+    ]  # fmt: skip
+    assert (together["median"], together["cpu"], together["ratio"]) == ("5000", "2000", "2")
+    assert (elsewhere["median"], elsewhere["note"]) == ("", "no GPU")
+    assert elsewhere["command"].endswith("gerritsen --full")

@@ -30,11 +30,12 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def command() -> str:
-    """Return the command as typed, without ``--record``; files by their names alone."""
+    """Return the command as typed, without ``--record`` and ``--folder``; files by their names."""
     words = sys.argv[1:]
-    if "--record" in words:
-        at = words.index("--record")
-        del words[at : at + 2]
+    for option in ("--record", "--folder"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
     named = [Path(word).name if "/" in word else word for word in words]
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *named])
 

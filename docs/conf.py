@@ -86,7 +86,7 @@ html_sidebars = {"index": [], "api": []}
 # The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
 PARTS = (
     *("install", "guides/index", "gallery/index", "api", "how", "performance", "glossary"),
-    *("reproduction", "project"),
+    *("reproduction", "scaling", "project"),
 )
 
 

@@ -1,16 +1,19 @@
-"""What benchmarks generate is what they say."""
+"""What benchmarks generate and foretell is what they say."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import scaling
 from papers import graphs
 from papers.rows import ONE_CORE, Paper, Spent
 
@@ -81,3 +84,42 @@ def test_a_row_compares_processors_on_one_core_and_clocks_on_several(tmp_path: P
     assert (together["median"], together["cpu"], together["ratio"]) == ("5000", "2000", "2")
     assert (elsewhere["median"], elsewhere["note"]) == ("", "no GPU")
     assert elsewhere["command"].endswith("gerritsen --full")
+
+
+def runs_of(operation: str, cell: float, aside: float, once: float) -> list[dict[str, str]]:
+    """Runs that take what a model with these coefficients says."""
+    rows = []
+    for side in (4096, 8192, 12_288, 16_384, 24_576, 32_768):
+        spent = once + cell * side**2 + aside * scaling.put_aside(operation, side**2, 2)
+        row = {"side": side, "workers": 2, "workers_cpu": spent, "clock": spent, "load": 0}
+        tasks = json.dumps({"x-tiles": 1.0, "x-merge": 0.5, "x-root": 0.1})
+        row |= {"bytes_in": 4 * side**2, "bytes_out": side**2, "task_seconds": tasks}
+        rows.append({key: str(value) for key, value in row.items()})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("operation", "aside"), [("forest", 0.0), ("distance", 3e-8)], ids=["sweep", "distance"]
+)
+def test_the_model_finds_what_the_runs_were_made_of(operation: str, aside: float) -> None:
+    runs = runs_of(operation, 2e-8, aside, 0.4)
+    fitted, others = scaling.halves(runs)
+    assert len(fitted) == len(others) == 3
+    assert {run["side"] for run in fitted}.isdisjoint({run["side"] for run in others})
+    model = scaling.fit(operation, fitted)
+    found = (model.cell, model.aside, model.run, model.read, model.written)
+    assert np.allclose(found, (2e-8, aside, 0.4, 4, 1), rtol=1e-6)
+    told = list(scaling.errors(model, fitted, others))
+    assert [abs(int(row["error, %"])) for row in told] == [0] * 6
+    # one wrong coefficient is told as an error
+    off = scaling.fit(operation, [run | {"workers_cpu": "1"} for run in fitted])
+    assert any(abs(int(row["error, %"])) > 20 for row in scaling.errors(off, fitted, others))
+
+
+def test_more_workers_are_no_slower_until_tasks_become_smaller() -> None:
+    model = scaling.fit("filling", scaling.halves(runs_of("filling", 2e-8, 0, 0.4))[0])
+    one, first = model.seconds(1e12, 1, 20e9)
+    many, _ = model.seconds(1e12, 16, 20e9)
+    assert first == "workers"
+    assert one / 16 <= many < one
+    assert model.seconds(1e12, 100_000, 20e9)[1] == "scheduler"

@@ -284,7 +284,7 @@ def test_the_readme_has_the_figures_of_the_records() -> None:
 
 
 def test_every_record_is_shown_and_measured_by_a_script() -> None:
-    pages = [ROOT / f"docs/{name}.md" for name in ("performance", "reproduction")]
+    pages = [ROOT / f"docs/{name}.md" for name in ("performance", "reproduction", "scaling")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     shown = set(re.findall(r"^```\{records\} (\w+)$", text, re.MULTILINE))
     shown |= {f"papers_{name}" for name in re.findall(r"^```\{printed\} (\w+)$", text, re.M)}

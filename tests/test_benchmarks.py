@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs/extensions"))
 
+import reproduced
 import scaling
 from papers import graphs
 from papers.rows import ONE_CORE, Paper, Spent
@@ -84,6 +86,16 @@ def test_a_row_compares_processors_on_one_core_and_clocks_on_several(tmp_path: P
     assert (together["median"], together["cpu"], together["ratio"]) == ("5000", "2000", "2")
     assert (elsewhere["median"], elsewhere["note"]) == ("", "no GPU")
     assert elsewhere["command"].endswith("gerritsen --full")
+
+
+@pytest.mark.parametrize("name", ["gerritsen", "malison", "cuda_chapter", "tricella", "hellas"])
+def test_printed_figures_are_shown_with_all_their_digits(name: str) -> None:
+    rows = reproduced.read(f"papers_{name}")
+    lines = reproduced.body(rows)
+    assert len(lines) == len(rows)
+    for row, (_, _, printed, ours, *_) in zip(rows, lines, strict=True):
+        assert row["printed"].replace(",", "") in printed.replace(",", "")
+        assert bool(ours) == bool(row["median"])
 
 
 def runs_of(operation: str, cell: float, aside: float, once: float) -> list[dict[str, str]]:

@@ -147,7 +147,10 @@ class Paper:
         ratio: str = "",
     ) -> None:
         """Keep a figure that need not be a time."""
-        shown = [f"{each:.4g}" if each != "" else "" for each in (value, worst, best, clock, cpu)]
+        shown = [
+            f"{each:.4g}" if isinstance(each, float) else str(each)
+            for each in (value, worst, best, clock, cpu)
+        ]
         row = (
             table,
             what,

@@ -32,12 +32,8 @@ def read(name: str, folder: Path = FOLDER) -> list[Row]:
 
 
 def number(text: str) -> str:
-    """Return a number as it is shown, whole ones with all their digits; other text as it is."""
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e12 else rounded(value)
+    """Return a text with all its digits, in groups if it is a whole number."""
+    return f"{int(text):,}" if text.isdigit() else text
 
 
 def small(text: str) -> str:
@@ -134,6 +130,9 @@ def draw(rows: Iterable[Row], options: dict[str, str]) -> Figure:
     for label, values in lines.items():
         axes.plot(*zip(*sorted(values), strict=True), marker="o", markersize=3, label=label)
     axes.set(xscale="log", yscale="log", xlabel=options["xlabel"], ylabel=options["ylabel"])
+    ticks = sorted({x for values in lines.values() for x, _ in values})
+    axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    axes.xaxis.minorticks_off()
     axes.grid(which="major", linewidth=0.4)
     figure.legend(fontsize=8, loc="outside right upper")
     return figure

@@ -142,8 +142,9 @@ def outcome(path: Path, file: Path, before: list[Any]) -> str:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Every file of a store."""
-    return sorted(file for file in path.rglob("*") if file.is_file())
+    """Every file of a store but the report of its run, which no reader looks at."""
+    files = (file for file in path.rglob("*") if file.is_file())
+    return sorted(file for file in files if file.name != "report.json")
 
 
 def damages(content: bytes, flips: int) -> Iterator[tuple[str, bytes | None]]:

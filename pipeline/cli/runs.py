@@ -8,27 +8,40 @@ from contextlib import ExitStack
 from typing import Any
 
 import orograph as og
+from orograph.execution.run import duration
 from orograph.operations.detached import report_of
+from orograph.operations.workspace import read_report
+from orograph.tiles.storage import open_storage
 
-SHOWN = "operation", "out", "status", "begun", "driver", "backend", "waiting"
+SHOWN = "operation", "out", "status", "begun", "driver", "backend", "phase", "waiting"
 """What a report says of a run, in the order in which it is printed."""
 
 
 def add_runs(commands: Any, client_of: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
     """Add the commands; ``client_of`` returns the client of ``--scheduler``."""
 
-    def add(name: str, about: str, command: Callable[[argparse.Namespace, Any], None]) -> Any:
+    def add(
+        name: str, about: str, command: Callable[[argparse.Namespace, Any], None], **scheduler: Any
+    ) -> Any:
         def do(options: argparse.Namespace) -> None:
             with ExitStack() as stack:
-                command(options, client_of(options, stack))
+                client = None if options.scheduler is None else client_of(options, stack)
+                command(options, client)
 
         parser = commands.add_parser(name, help=about)
-        parser.add_argument("--scheduler", required=True, help="address of the Dask scheduler")
+        needed = {"required": True, "help": "address of the Dask scheduler"}
+        parser.add_argument("--scheduler", **{**needed, **scheduler})
         parser.set_defaults(command=do)
         return parser
 
     add("runs", "detached runs of a cluster", _runs)
-    status = add("status", "how far a detached run is", _status)
+    status = add(
+        "status",
+        "how far a run is, or what it did",
+        _status,
+        required=False,
+        help="of a detached run; by default the report beside the result is read",
+    )
     status.add_argument("out", help="the store that it writes")
     cancel = add("cancel", "stop a detached run; --resume goes on with it", _cancel)
     cancel.add_argument("out", help="the store that it writes")
@@ -42,12 +55,21 @@ def _runs(options: argparse.Namespace, client: Any) -> None:
 
 
 def _status(options: argparse.Namespace, client: Any) -> None:
-    report = report_of(options.out, client)
+    if client is None:
+        report = read_report(open_storage(options.out, "out"))
+    else:
+        report = report_of(options.out, client)
     print(*(f"{name}: {report[name]}" for name in SHOWN if report.get(name)), sep="\n")
-    tasks = report.get("tasks", {"done": 0, "total": 0})
-    print(f"tasks: {tasks['done']} of {tasks['total']}")
+    if tasks := report.get("tasks"):
+        print(f"tasks: {tasks['done']} of {tasks['total']}")
+    for name, seconds in report.get("phases", {}).items():
+        print(f"{name}: {duration(seconds)}")
+    if report.get("left") is not None:
+        print(f"left: about {duration(report['left'])}")
     if report.get("error"):
         print(f"error: {report['error']['message']}")
+        if report["error"]["where"]:
+            print(f"where: {report['error']['where']}")
         print(f"next: {report['next']}")
 
 

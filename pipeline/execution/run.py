@@ -205,7 +205,7 @@ class Run(Generic[T]):
         elif self._error is None:
             total = self._latest.total or self._now().total
             self._latest = Progress(total, total)
-        waiting = self._watch.trouble
+        waiting = self._watch.trouble or self._latest.waiting
         if not waiting and not self._latest.done and compilations().running:
             waiting = "kernels are compiled, once"
         if self._ended.is_set():
@@ -214,7 +214,9 @@ class Run(Generic[T]):
 
     def _speed(self) -> dict[str, Any]:
         """Return the current phase, and its rate since it was first seen."""
-        phase, now, done = self._record.current, time.monotonic(), self._latest.done
+        # for a run that is watched from elsewhere, the last report names the phase
+        phase = self._record.current or self._latest.phase
+        now, done = time.monotonic(), self._latest.done
         if self._pace[0] != phase or done < self._pace[2]:
             self._pace = phase, now, done
         _, since, before = self._pace
@@ -244,14 +246,15 @@ class Run(Generic[T]):
         dict
             ``operation``, ``inputs``, ``parameters``, ``shape``, ``tile``, ``shard``, ``out``,
             ``workers``, ``backend`` and ``versions``: as at the start of the run. ``begun`` (UTC),
-            ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
-            and ``resumed``: the progress. ``phases``: the seconds of each phase. ``memory``: the
-            peak of this process since it began, and of the worker with the largest peak, sampled
-            every two seconds; ``planned`` holds the values of the plan. ``bytes``: the size of the
-            result on disk. ``error`` (``type``, ``message``, and ``where``: the tile and the
-            worker) and ``next``, what to do about it: None unless the run has failed or was
-            cancelled. A run to ``out`` keeps its report in ``out.partial/*/report.json`` until it
-            is finished.
+            ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``phase``, ``left``
+            (seconds until it ends, or None), ``waiting``, ``statistics`` and ``resumed``: the
+            progress. ``phases``: the seconds of each phase. ``memory``: the peak of this process
+            since it began, and of the worker with the largest peak, sampled every two seconds;
+            ``planned`` holds the values of the plan. ``bytes``: the size of the result on disk.
+            ``error`` (``type``, ``message``, and ``where``: the tile and the worker) and ``next``,
+            what to do about it: None unless the run has failed or was cancelled. A run to ``out``
+            leaves its report in ``out/report.json``, and until it is finished in
+            ``out.partial/*/report.json``.
 
         Examples
         --------
@@ -267,11 +270,13 @@ class Run(Generic[T]):
         return {
             "phases": self._record.seconds(),
             "memory": self._record.memory(int(self._client is not None)),
-            **self._describe(),
-            "status": self.status,
             "seconds": round(self._seconds or time.monotonic() - self._began, 3),
-            "tasks": {"done": progress.done, "total": progress.total},
+            **self._describe(),
             "waiting": progress.waiting,
+            "status": self.status,
+            "tasks": {"done": progress.done, "total": progress.total},
+            "phase": progress.phase,
+            "left": None if math.isnan(progress.eta) else round(progress.eta, 1),
             "statistics": self.statistics(),
         }
 

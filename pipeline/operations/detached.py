@@ -22,6 +22,7 @@ from dask.base import get_annotations
 
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.run import Progress, Run
+from orograph.execution.watch import Planned
 from orograph.operations.file_target import file_target
 from orograph.operations.job import Job
 from orograph.operations.workspace import check_unfinished
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
-Launch = Callable[[Job[T], str], Run[T]]
+Launch = Callable[[Job[T], str, Planned], Run[T]]
 
 ROOT = "orograph"
 """Key of the scheduler's metadata below which runs are kept."""
 SECONDS_BETWEEN_REPORTS = 1.0
 
 
-def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
+def submit_detached(job: Job[T], name: str, launch: Launch[T], planned: Planned) -> Run[T]:
     """Start a run that a task of the cluster drives, and attach to it.
 
     Parameters
@@ -54,6 +55,8 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
         Name of the operation.
     launch : callable
         Starts the run in that task.
+    planned : callable
+        That of `Record`.
 
     Raises
     ------
@@ -90,7 +93,8 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
     if not client.run_on_scheduler(make_claim(), ROOT, str(out), before and before["token"], token):
         raise taken
     named = get_annotations()
-    task = replace(job, spec=replace(spec, client=None, detach=False)), name, token, launch, named
+    attached = replace(job, spec=replace(spec, client=None, detach=False))
+    task = attached, name, token, launch, named, planned(1)
     resources = {spec.detach: 1} if isinstance(spec.detach, str) else None
     # without the annotations of the run's own tasks, which the task gives them
     future = contextvars.Context().run(
@@ -284,8 +288,14 @@ class _Attached:
 
     def progress(self) -> Progress:
         """Return the progress from the last report."""
-        tasks = self.describe().get("tasks", {"done": 0, "total": 0})
-        return Progress(tasks["done"], tasks["total"])
+        report = self.describe()
+        tasks = report.get("tasks", {"done": 0, "total": 0})
+        return Progress(
+            tasks["done"],
+            tasks["total"],
+            waiting=report.get("waiting", ""),
+            phase=report.get("phase", ""),
+        )
 
     def statistics(self) -> dict[str, int]:
         """Return the counts from the last report."""
@@ -293,11 +303,17 @@ class _Attached:
 
 
 def _drive(
-    job: Job[T], name: str, token: str, launch: Launch[T], annotations: dict[str, Any]
+    job: Job[T],
+    name: str,
+    token: str,
+    launch: Launch[T],
+    annotations: dict[str, Any],
+    planned: dict[str, int] | None,
 ) -> tuple[Callable[[Storage], T], Storage]:
     """Run a job to its end in a task of the cluster; return how to open its result, and its place.
 
-    If the worker of an earlier attempt was lost, the run continues from its saved state.
+    ``planned`` is the memory that the run takes by its plan. If the worker of an earlier attempt
+    was lost, the run continues from its saved state.
     """
     from distributed import get_worker, worker_client
 
@@ -316,7 +332,7 @@ def _drive(
             # one that was cut off from the scheduler may be at work still
             spec = replace(spec, resume=True, takeover=True)
         with dask.annotate(**annotations):  # type: ignore[attr-defined]
-            run = launch(replace(job, spec=spec), name)
+            run = launch(replace(job, spec=spec), name, lambda _: planned)
         try:
             while run.status == "running":
                 _write(client, token, "report", run.report())

@@ -49,7 +49,7 @@ def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool =
     """
     spec = job.spec
     if spec.detach:
-        return submit_detached(job, name, launch)
+        return submit_detached(job, name, launch, planned)
     if spec.resume and spec.storage is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     target, record = _target(job, spec), Record(planned)

@@ -42,19 +42,19 @@ from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.operations.file_target import FileTarget, check_place
 from orograph.operations.first_worker import decide_backend
 from orograph.operations.job import Job
-from orograph.operations.workspace import Workspace, refuse_unversioned
+from orograph.operations.workspace import Workspace, is_whole, refuse_unversioned
 from orograph.tiles.convert.icechunk_branch import REPOSITORY
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
+from orograph.tiles.format.metadata import REPORT
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.verify import verify
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
-REPORT = "report.json"
 PACKAGES = ("dask", "distributed", "numba", "numpy", "xarray", "zarr")
 """Packages whose versions a report names."""
 
@@ -116,10 +115,11 @@ class Session(ABC, Generic[T]):
                 found = self.work()
         except BaseException as error:
             self._error = error
+            ended = f"{self.name} {self._status} after {_since(begin)}"
             if isinstance(error, Cancelled):
-                LOG.info("%s was cancelled after %s", self.name, _since(begin))
+                LOG.info("%s; %s", ended, self._next_step)
             else:
-                LOG.error("%s failed after %s: %s", self.name, _since(begin), error)
+                LOG.error("%s: %s; %s", ended, error, self._next_step)
             self.leave_report()
             raise
         finally:
@@ -143,9 +143,6 @@ class Session(ABC, Generic[T]):
     def report(self) -> dict[str, Any]:
         """Return the arguments of the run and the error that ended it; see `Run.report`."""
         job, error = self.job, self._error
-        next_step = "call it again"
-        if job.writes_store:
-            next_step = "call it again with resume=True (--resume), which goes on from there"
         return {
             "operation": self.name,
             "inputs": [str(raster) for raster in job.rasters],
@@ -166,11 +163,24 @@ class Session(ABC, Generic[T]):
                 "message": str(error),
                 "where": "; ".join(getattr(error, "__notes__", [])),
             },
-            "next": error and next_step,
+            "next": error and self._next_step,
         }
 
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
+
+    @property
+    def _status(self) -> str:
+        if self._error is None:
+            return "running"
+        return "cancelled" if isinstance(self._error, Cancelled) else "failed"
+
+    @property
+    def _next_step(self) -> str:
+        """Say what to do about a run that has ended without a result."""
+        if self.job.writes_store and not isinstance(self._error, InputError):
+            return "call it again with resume=True (--resume), which goes on from there"
+        return "call it again"
 
     @property
     def _out(self) -> str | None:
@@ -326,20 +336,26 @@ class StoredSession(Session[T]):
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
         if self.job.writes_store:
-            status = "running" if self._error is None else "failed"
-            status = "cancelled" if isinstance(self._error, Cancelled) else status
-            seconds = (datetime.now(UTC) - self._begun).total_seconds()
-            report = {
-                **self.report(),
-                "status": status,
-                "seconds": round(seconds, 3),
-                "phases": self.record.seconds(),
-                "memory": self.record.peaks(),
-            }
             # another run may have taken the place of this one, and removed what it had
             with suppress(OSError, OrographError):
-                self.space.check()
-                self.space.leave(REPORT, json.dumps(report, indent=1).encode())
+                if self._error is not None:
+                    self.space.check()
+                self.space.leave(REPORT, self._written_report(self._status))
+
+    def _written_report(self, status: str) -> bytes:
+        """Return the report as the content of a file; a run that begins is not planned for it."""
+        record, engine = self.record, self.engine
+        report = {**self.report(), "status": status, "phases": record.seconds()}
+        report["seconds"] = round((datetime.now(UTC) - self._begun).total_seconds(), 3)
+        report["memory"] = record.peaks()
+        if status != "running":
+            report["memory"] = record.memory(int(self.client is not None))
+        if engine is not None:
+            report["statistics"] = engine.statistics()
+            if self._error is not None:  # to count tasks takes requests
+                progress = engine.progress()
+                report["tasks"] = {"done": progress.done, "total": progress.total}
+        return json.dumps(report, indent=1).encode()
 
     def close(self) -> None:
         """Release the leases and remove the temporary folder."""
@@ -394,7 +410,7 @@ class StoredSession(Session[T]):
             space.clear()
             return written  # type: ignore[no-any-return]
         self.bytes_written = sum(state.size for _, state in space.result.objects())
-        space.publish()
+        space.publish(self._written_report("finished") if job.writes_store else None)
         if self.keep and job.spec.out is None:
             kept: Any = space.out, self._held.pop_all().close
             return kept  # type: ignore[no-any-return]
@@ -455,7 +471,7 @@ class StoredSession(Session[T]):
         for number, raster in enumerate(self.job.rasters):
             if self.client is not None and isinstance(raster, ArrayRaster):
                 copy = self.space.work.child(f"input-{number}.zarr")
-                if not _is_whole(copy):
+                if not is_whole(copy):
                     copy.delete_all()
                     # whoever began it is gone: this run holds the folder
                     ingest(raster, copy, tile=layout.tile, shard=layout.shard, takeover=True)
@@ -481,11 +497,3 @@ class StoredSession(Session[T]):
         except RunError:
             self.space.clear()  # it holds parts of both inputs
             raise
-
-
-def _is_whole(copy: Storage) -> bool:
-    """Return whether the stored copy of an input is complete and matches its checksums."""
-    try:
-        return verify(copy).ok
-    except InputError:
-        return False

@@ -25,12 +25,13 @@ from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
 from orograph.tiles.files import is_token
 from orograph.tiles.format.codec import FORMAT
-from orograph.tiles.format.metadata import read_metadata, run_of
+from orograph.tiles.format.metadata import REPORT, read_metadata, run_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage, publish
+from orograph.tiles.store.verify import verify
 
 IDENTITY = "run.json"
 RESULT = "result.zarr"
@@ -41,6 +42,23 @@ def check_unfinished(out: Storage) -> None:
     folder = partial_storage(out)
     if folder.exists() and folder.state(IDENTITY) is not None:
         raise _unfinished(folder)
+
+
+def read_report(out: Storage) -> dict[str, Any]:
+    """Return the report that the unfinished run of a store has left, or else that of the store.
+
+    Raises
+    ------
+    InputError
+        If there is neither.
+    """
+    folder = partial_storage(out)
+    unfinished = [folder.child(name) for name in folder.names()] if folder.is_tree() else []
+    for place in (*unfinished, out):
+        with suppress(OSError, ValueError):
+            found: dict[str, Any] = json.loads(place.get(REPORT))
+            return found
+    raise InputError(f"out: no run has left a report in {out} or {folder}; is the address right?")
 
 
 def _unfinished(folder: Storage) -> StoreExistsError:
@@ -148,9 +166,9 @@ class Workspace:
         if self.work.exists():
             self.work.put(name, content)
 
-    def publish(self) -> None:
-        """Move the finished result to its final name and remove the workspace."""
-        publish(self.result, self.out, self._overwrite, self._lease)
+    def publish(self, report: bytes | None = None) -> None:
+        """Move the finished result, with a report, to its final name; remove the workspace."""
+        publish(self.result, self.out, self._overwrite, self._lease, report)
         with suppress(RunError):  # whoever has taken the place of this run since has the folder too
             self.check()
             self.clear()
@@ -250,3 +268,11 @@ def refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
                 "tells whether it is still the same; pass overwrite=True to start anew, or ingest "
                 "it first"
             )
+
+
+def is_whole(copy: Storage) -> bool:
+    """Return whether the stored copy of an input is complete and matches its checksums."""
+    try:
+        return verify(copy).ok
+    except InputError:
+        return False

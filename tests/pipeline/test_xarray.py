@@ -84,7 +84,7 @@ WAYS: dict[str, Callable[[xr.Dataset, Path], xr.Dataset]] = {
     "chunk": lambda result, _: result.chunk(4),
     "a stored result": lambda result, folder: stored(folder),
     "a stored result, opened by xarray": lambda result, folder: xr.open_zarr(
-        stored(folder).encoding["source"], consolidated=False
+        stored(folder).encoding["source"]
     ),
 }
 
@@ -129,9 +129,7 @@ def test_what_netcdf_says_of_coordinates_does_not_keep_stores_from_being_opened(
     """NaN as their fill value, which xarray cannot read back from the attributes of a store."""
     heights().to_netcdf(tmp_path / "dem.nc")
     made = og.connected_components(tmp_path / "dem.nc", out=tmp_path / "c.zarr")
-    assert (
-        xr.open_zarr(tmp_path / "c.zarr", consolidated=False)["labels"].shape == made.labels.shape
-    )
+    assert xr.open_zarr(tmp_path / "c.zarr")["labels"].shape == made.labels.shape
     assert "_FillValue" not in made["x"].attrs
 
 

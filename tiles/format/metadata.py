@@ -35,7 +35,7 @@ MARK = "orograph"
 FORMAT = 1
 """Version of the format of stores."""
 
-GROUP = "zarr.json"
+GROUP, REPORT = "zarr.json", "report.json"  # the latter is what the run reports of itself
 PARTIAL = ".partial"
 """What the address of a store has at its end while the store is unfinished."""
 # A tile is processed as a whole in memory; kernels index its cells with 29 bits, and Blosc
@@ -123,7 +123,7 @@ def run_of(place: Location) -> str | None:
 def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
     """Read the metadata of all arrays in a group, sorted by name."""
     documents = {}
-    for name in sorted({*storage.names()} - {GROUP}):
+    for name in sorted({*storage.names()} - {GROUP, REPORT}):
         with suppress(FileNotFoundError):
             documents[name] = read_array(storage, name).document
     return documents

@@ -19,6 +19,7 @@ from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
     PARTIAL,
+    REPORT,
     ArrayMetadata,
     group_attributes,
     member_documents,
@@ -175,7 +176,11 @@ def staged_store(
 
 
 def publish(
-    partial: Location, final: Location, overwrite: bool = False, lease: Lease | None = None
+    partial: Location,
+    final: Location,
+    overwrite: bool = False,
+    lease: Lease | None = None,
+    report: bytes | None = None,
 ) -> None:
     """Rename a finished store to its final name, atomically.
 
@@ -192,6 +197,8 @@ def publish(
         Whether to replace a Zarr store of that name.
     lease : Lease, optional
         The lease of ``final``, checked as the last thing.
+    report : bytes, optional
+        What the run reports of itself, to be kept in the store.
 
     Raises
     ------
@@ -208,7 +215,10 @@ def publish(
     check_target(target, overwrite)
     if MARK in (group_attributes(staged) or {}):
         mark_complete(staged)
-    _sync(staged)
+    if report is not None:
+        staged.put(REPORT, report)
+    if not staged.etags:  # objects that are put survive
+        _sync(staged)
     if lease is not None:
         lease.check()
     target.commit(staged, overwrite)

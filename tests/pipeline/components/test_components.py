@@ -449,7 +449,7 @@ def test_a_store_gives_the_components_of_the_array(
         out = tmp_path / f"labels-{number}.zarr"
         assert_is(components_of(source, out=out), expected)
         assert_is(og.open(out), expected)
-        with xr.open_zarr(out, consolidated=False) as plain:
+        with xr.open_zarr(out) as plain:
             assert_is(plain, expected)
     assert not [p for p in tmp_path.iterdir() if p.suffix != ".zarr"], "a run left its scraps"
 

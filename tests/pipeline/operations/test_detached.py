@@ -72,6 +72,8 @@ def test_a_run_is_left_and_found_by_another_session(
         assert entry["operation"] == "cost_distance"
         assert (entry["status"], entry["error"]) == ("running", None)
         assert run.status == "running"
+        wait_until(lambda: run.progress().phase == "cost-distance")
+        assert run.report()["memory"]["planned"]["worker"] > 2**20
         with pytest.raises(og.StoreExistsError, match=r"being written|orograph\.attach"):
             og.cost_distance.submit(
                 friction, START, out=out, detach=True, client=second, overwrite=True
@@ -265,6 +267,8 @@ def test_from_the_shell(
     told = capsys.readouterr().out
     assert "status: finished" in told
     assert f"out: {out}" in told
+    assert main(["status", out]) == 0  # without the scheduler, by the report in the store
+    assert "status: finished" in capsys.readouterr().out
     assert main(["cancel", out, *scheduler]) == 0
     assert "finished before" in capsys.readouterr().out
     assert main(["status", str(tmp_path / "other.zarr"), *scheduler]) == 2

@@ -13,6 +13,7 @@ import pytest
 from distributed import Client, LocalCluster, span
 
 import orograph as og
+from orograph.cli.main import main
 from orograph.execution.run import Progress, Run
 from orograph.flow.directions import Directions
 
@@ -21,8 +22,8 @@ ASKED = {
     "versions", "bytes",
 }  # fmt: skip
 STATE = {
-    "begun", "resumed", "status", "seconds", "tasks", "waiting", "statistics", "phases", "memory",
-    "error", "next",
+    "begun", "resumed", "status", "seconds", "tasks", "phase", "left", "waiting", "statistics",
+    "phases", "memory", "error", "next",
 }  # fmt: skip
 
 
@@ -51,9 +52,14 @@ def test_a_finished_run_reports_what_it_did(stored: bool, tmp_path: Path) -> Non
     assert report["memory"]["client"] > 2**20
     assert report["memory"]["planned"]["client"] > 2**20
     if stored:
-        files = (tmp_path / "cost.zarr").rglob("*")
-        size = sum(path.stat().st_size for path in files if path.is_file())
+        files = [path for path in (tmp_path / "cost.zarr").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files if path.name != "report.json")
         assert report["bytes"] == pytest.approx(size, abs=100)  # publishing edits the metadata
+        left = json.loads((tmp_path / "cost.zarr" / "report.json").read_text())
+        same = ASKED | {"status", "statistics", "resumed", "error", "next", "begun"}
+        assert {name: left[name] for name in same} == {name: report[name] for name in same}
+        assert left["memory"]["planned"] == report["memory"]["planned"]
+        assert {"checks", "cost-distance", "publishing"} <= left["phases"].keys()
     assert report["seconds"] > 0
     assert report["versions"]["orograph"] == og.__version__
     assert report["statistics"] == run.statistics() != {}
@@ -61,7 +67,7 @@ def test_a_finished_run_reports_what_it_did(stored: bool, tmp_path: Path) -> Non
 
 
 def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "flow.zarr"
 
@@ -82,10 +88,19 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
     assert left["status"] == run.report()["status"] == "failed"
     assert "resume=True" in left["next"]
     assert left["parameters"]["method"] == "d8"
+    assert 0 < left["tasks"]["done"] <= left["tasks"]["total"]
+    assert main(["status", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert f"where: {left['error']['where']}" in told
+    assert f"next: {left['next']}" in told
     again = og.flow_direction.submit(np.eye(20), tile=8, out=out, resume=True)
     again.result()
     assert again.report()["resumed"]
     assert [path.name for path in tmp_path.iterdir()] == ["flow.zarr"]
+    assert main(["status", str(out)]) == 0
+    assert "status: finished" in capsys.readouterr().out
+    assert main(["status", str(tmp_path / "other.zarr")]) == 2
+    assert "no run has left a report" in capsys.readouterr().err
 
 
 def test_a_run_that_was_cancelled_says_so(tmp_path: Path) -> None:

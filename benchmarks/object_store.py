@@ -2,9 +2,9 @@
 
     python benchmarks/object_store.py --side 8192 --delay 0.02
 
-A server of S3 (moto) in a process of its own answers on the loopback address, one request at a
-time. It takes part of the processors' time, which is printed, so the same runs are made without a
-delay. Prints the medians of interleaved runs.
+A server of S3 (`s3_server.py`) in a process of its own answers on the loopback address. It takes
+part of the processors' time, which is printed, so the same runs are made without a delay. Prints
+the medians of interleaved runs, and how many requests the last of each made.
 """
 
 from __future__ import annotations
@@ -27,17 +27,6 @@ from terrain import fractal, mirrored_store
 import orograph as og
 from orograph.tiles.storage import open_storage
 
-SERVER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from object_server import S3Server
-with S3Server() as server:
-    print(server.url, server.make_bucket(), flush=True)
-    for line in sys.stdin:
-        server.delay = float(line)
-        print(flush=True)
-"""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -51,16 +40,15 @@ def main() -> None:
     add_option(parser)
     options = parser.parse_args()
     record = Record(options.record)
-    tests = Path(__file__).resolve().parents[1] / "tests"
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(tests)],
+        [sys.executable, Path(__file__).with_name("s3_server.py")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    url, bucket = server.stdout.readline().split()
+    url, bucket = server.stdout.readline().strip(), "s3://bucket"
     os.environ.update(
         AWS_ACCESS_KEY_ID="test",
         AWS_SECRET_ACCESS_KEY="test",
@@ -69,9 +57,10 @@ def main() -> None:
     )
     tell, answer = server.stdin, server.stdout
 
-    def set_delay(seconds: float) -> None:
+    def set_delay(seconds: float) -> int:
+        """Set the delay; return how many requests there have been."""
         print(seconds, file=tell, flush=True)
-        answer.readline()
+        return int(answer.readline())
 
     try:
         _compare(options, bucket, record, set_delay, psutil.Process(server.pid))
@@ -83,7 +72,7 @@ def _compare(
     options: argparse.Namespace,
     bucket: str,
     record: Record,
-    set_delay: Callable[[float], None],
+    set_delay: Callable[[float], int],
     server: psutil.Process,
 ) -> None:
     """Run a forest from disk to disk and from the bucket to the bucket, in turns."""
@@ -101,15 +90,17 @@ def _compare(
     }
     seconds: dict[str, list[float]] = {name: [] for name in places}
     of_server: dict[str, float] = {}
+    requests: dict[str, int] = {}
     size = {"n_workers": options.workers, "threads_per_worker": options.threads}
     with og.cluster(dashboard_address=None, **size) as client:
         for _ in range(options.repeat + 1):  # the first compiles
             for name, (dem, out, delay) in places.items():
-                set_delay(delay)
+                first = set_delay(delay)
                 start, before = time.perf_counter(), sum(server.cpu_times()[:2])
                 og.minimum_spanning_forest(dem, out=out, overwrite=True, client=client)
                 seconds[name].append(time.perf_counter() - start)
                 of_server[name] = sum(server.cpu_times()[:2]) - before
+                requests[name] = set_delay(delay) - first
     set_delay(0.0)
     edges = [og.open(places[name][1])["edges"].values for name in ("disk", late)]
     np.testing.assert_array_equal(*edges)
@@ -119,7 +110,7 @@ def _compare(
         ratio = medians[name] / medians["disk"]
         print(
             f"{what}, {name}: {medians[name]:.2f} s, {ratio:.2f} times as long as from disk; "
-            f"{of_server[name]:.2f} s of a processor by the server"
+            f"{requests[name]} requests, {of_server[name]:.2f} s of a processor by the server"
         )
         record.add(what, name, "s", runs[1:])
     record.write()

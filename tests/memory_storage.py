@@ -227,6 +227,9 @@ class _MemoryReader:
     def tail(self, length: int) -> NDArray[np.uint8]:
         return np.frombuffer(self.content[-length:] if length else b"", np.uint8)
 
+    def only_tail(self, length: int) -> None:
+        """Return None: what is open here is read at no cost."""
+
     def __enter__(self) -> _MemoryReader:
         return self
 

@@ -110,6 +110,7 @@ def forget_connections() -> Iterator[None]:
     def forget() -> None:
         object_storage._connect.cache_clear()
         object_storage._versions.clear()
+        object_storage._heeding.clear()
         object_storage._memory.clear()
 
     forget()

@@ -65,6 +65,8 @@ T = TypeVar("T")
 
 _versions: dict[ObjectStorage, str] = {}
 """For each storage the version that its commit names, as last seen; "" for a store without one."""
+_heeding: set[tuple[str, StorageOptions]] = set()
+"""Buckets that have been seen to heed conditions, and the options by which they were reached."""
 _memory: list[ObjectStore] = []
 """The objects of ``memory://``."""
 
@@ -435,11 +437,15 @@ class ObjectStorage:
             )
 
     def check_conditions(self, key: str, state: State) -> None:
+        bucket = self._bucket, self.options
+        if bucket in _heeding:
+            return
         if _etag(state) is not None:
             try:
                 self.create(key, b"")
             except FileExistsError:
                 if not self.put_if(key, State(0, ("", '"none"'))):
+                    _heeding.add(bucket)
                     return
             except OSError as error:
                 if error.errno != errno.ENOTSUP:
@@ -561,6 +567,11 @@ class _ObjectReader:
     def tail(self, length: int) -> NDArray[np.uint8]:
         length = min(length, self.state.size)
         return self.range(self.state.size - length, length)
+
+    def only_tail(self, length: int) -> _ObjectReader | None:
+        if len(self.kept) == self.state.size or len(self.kept) < length:
+            return None
+        return _ObjectReader(self.storage, self.path, self.state, self.kept[-length:].copy())
 
     def __enter__(self) -> _ObjectReader:
         return self

@@ -83,6 +83,13 @@ class Reader(Protocol):
     def tail(self, length: int) -> NDArray[np.uint8]:
         """Read the last ``length`` bytes, or all if there are fewer."""
 
+    def only_tail(self, length: int) -> Reader | None:
+        """Return a reader that keeps the last ``length`` bytes and asks for all others.
+
+        It reads the same version, or raises ValueError where that has been replaced. None if the
+        object need not be opened again for its tail, or is closed with its context.
+        """
+
     def __enter__(self) -> Reader: ...
 
     def __exit__(
@@ -512,6 +519,9 @@ class _FileReader:
     def tail(self, length: int) -> NDArray[np.uint8]:
         length = min(length, self.state.size)
         return self.range(self.state.size - length, length)
+
+    def only_tail(self, length: int) -> None:
+        """Return None: what is open here is read at no cost."""
 
     def __enter__(self) -> _FileReader:
         return self

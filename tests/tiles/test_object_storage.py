@@ -350,3 +350,23 @@ def test_what_is_written_and_unchanged_is_found_by_listing(s3: str, s3_server: S
             assert sink.count_written("elevation", windows) == len(windows)
         found.append(len(requests))
     assert found[0] == found[1] <= 12, found
+
+
+def test_tiles_of_a_shard_are_read_by_one_request_each_and_one_for_the_index(
+    s3: str, s3_server: S3Server
+) -> None:
+    """One tile after the other, as sweeps read them; also where the shard is replaced between."""
+    cells = np.random.default_rng(4).random((256, 256))
+    og.ingest(cells, f"{s3}/dem.zarr", tile=64, shard=128)
+    raster = StoreRaster(f"{s3}/dem.zarr")
+    raster.read(Window(0, 0, 1, 1))
+    tiles = [Window(y, x, 64, 64) for y in (128, 192) for x in (128, 192)]
+    with counted(s3_server) as reads:
+        for tile in tiles:
+            np.testing.assert_array_equal(raster.read(tile), cells[tile.slices])
+    # the last of them lies in part in what is read with the index
+    assert len(reads) == 1 + len(tiles), reads
+    raster.read(tiles[0])
+    og.ingest(cells + 1, f"{s3}/dem.zarr", tile=64, shard=128, overwrite=True)
+    for tile in tiles:
+        np.testing.assert_array_equal(raster.read(tile), cells[tile.slices] + 1)

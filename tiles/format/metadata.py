@@ -129,8 +129,8 @@ def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
     return documents
 
 
-def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
-    """Write a group's metadata, including its arrays' metadata and a checksum.
+def write_group_metadata(place: Location, document: dict[str, Any], members: Any = None) -> None:
+    """Write a group's metadata, including those of its arrays (`member_documents`) and a checksum.
 
     xarray opens such a store in one read, and without a warning. zarr-python would warn when it
     writes this, since version 3 of the format does not specify it.
@@ -141,7 +141,7 @@ def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
     document["consolidated_metadata"] = {
         "kind": "inline",
         "must_understand": False,
-        "metadata": member_documents(storage),
+        "metadata": member_documents(storage) if members is None else members,
     }
     mark = document["attributes"][MARK]
     mark["checksum"] = checksum_of(document)

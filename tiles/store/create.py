@@ -194,7 +194,9 @@ def create_store(
     if mapping:
         header["coordinates"] = GRID_MAPPING  # xarray then reads it as a coordinate
     with report_full_storage(str(storage)):
-        group = zarr.create_group(store=storage.zarr_store(), zarr_format=3, attributes=header)
+        begun: dict[str, Any] = {}  # each request to an object store takes time
+        store = zarr.storage.MemoryStore(begun) if storage.etags else storage.zarr_store()
+        group = zarr.create_group(store=store, zarr_format=3, attributes=header)
         for variable in variables:
             dtype = supported_dtype(variable.dtype, variable.name)
             fill = native_nodata(variable.fill_value, dtype, variable.name)
@@ -217,6 +219,8 @@ def create_store(
             group.create_array(
                 GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
             )[...] = 0
+        for key, content in begun.items():
+            storage.put(key, content.to_bytes())
         _write_axes(storage, place)
         write_group_metadata(storage, read_document(storage, GROUP))
     return path

@@ -61,8 +61,9 @@ def mark_complete(place: Location) -> None:
     mark = document["attributes"][MARK]
     absent: dict[str, list[list[int]]] = {}
     stated: dict[str, str] = {}
-    for name in member_documents(storage):
-        array = read_array(storage, name)
+    members = member_documents(storage)
+    for name, stated_of in members.items():
+        array = ArrayMetadata.parse(name, stated_of)
         if not array.shape:  # the grid mapping: its attributes are all that it holds
             continue
         form = shard_format(array.document)
@@ -77,7 +78,7 @@ def mark_complete(place: Location) -> None:
         if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing
     mark |= {"complete": True, "absent_shards": absent, CHECKSUMS: stated}
-    write_group_metadata(storage, document)
+    write_group_metadata(storage, document, members)
 
 
 def _checksums(

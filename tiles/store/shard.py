@@ -7,6 +7,8 @@ crc32c; then the index, offset and length of each tile as little-endian uint64 (
 tile), followed by its crc32c. A raster with other metadata is read and written by zarr-python, see
 `shard_format`.
 
+One idea, long: all that knows the bytes of a shard stands together.
+
 References
 ----------
 .. [1] Zarr sharding codec, version 1.0, https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/v1.0.html
@@ -16,8 +18,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -265,6 +269,11 @@ def read_tiles(
     """
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
+    place, last = (storage, key), getattr(_THREAD, "last", None)
+    _THREAD.last = None
+    if last is not None and last[0] == place and not keep:
+        with suppress(OSError, ValueError):  # it may have been replaced
+            return _read_opened(last[1], place, form, window, out, keep, stated)
     try:
         opened = storage.open(key)
     except FileNotFoundError:
@@ -272,6 +281,23 @@ def read_tiles(
             raise
         out[...] = form.fill
         return out
+    return _read_opened(opened, place, form, window, out, keep, stated)
+
+
+_THREAD = local()
+"""The shard that a thread has read last, where another request would be made for its index."""
+
+
+def _read_opened(
+    opened: Reader,
+    place: tuple[Storage, str],
+    form: ShardFormat,
+    window: Window,
+    out: NDArray[Any],
+    keep: bool,
+    stated: int | None,
+) -> NDArray[Any]:
+    """Read a window of an open shard into ``out``; see `read_tiles`."""
     with opened as reader:
         wanted, stop = _tiles_in_window(reader, form, stated, window, out)
         state = reader.state
@@ -289,6 +315,8 @@ def read_tiles(
                 cells = _decode(content[begin:end], form, source, out[target])
                 if keep and cells is not None:
                     TILE_CACHE.put(state, first + begin, cells)
+    if not keep and (index := opened.only_tail(form.index_bytes + 4)) is not None:
+        _THREAD.last = place, index
     return out
 
 

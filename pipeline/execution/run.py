@@ -347,7 +347,7 @@ class Run(Generic[T]):
             rows["tasks a second"] = f"{progress.rate:.3g}"
         if not math.isnan(progress.eta):
             rows["time left"] = f"about {duration(progress.eta)}"
-        rows |= self.statistics()
+        rows |= {name.replace("_", " "): f"{n:,}" for name, n in self.statistics().items()}
         address = self.dashboard_link
         above = (
             "<br>"

@@ -12,6 +12,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+import rasterio.shutil
 
 import orograph as og
 from orograph.tiles.grid.window import Window
@@ -95,6 +96,18 @@ def test_a_remote_file_without_an_etag_is_not_resumed(server: str, tmp_path: Pat
         f"{server}/a.tif", out=out, tile=4, overwrite=True, resume=True
     )
     assert again.attrs == result.attrs
+
+
+def test_a_cog_of_a_server_is_an_input(server: str, tmp_path: Path) -> None:
+    """Its bits are those of the array, by its URL and by GDAL's name for it."""
+    cells = np.random.default_rng(1).random((300, 280), np.float32)
+    og.to_geotiff(cells, tmp_path / "plain.tif")
+    rasterio.shutil.copy(tmp_path / "plain.tif", tmp_path / "cog.tif", driver="COG", blocksize=128)
+    expected = og.minimum_spanning_forest(cells)["edges"]
+    for number, address in enumerate((f"{server}/cog.tif", f"/vsicurl/{server}/cog.tif")):
+        out = tmp_path / f"forest-{number}.zarr"
+        found = og.minimum_spanning_forest(address, out=out, tile=64, shard=128)
+        np.testing.assert_array_equal(found["edges"], expected)
 
 
 def test_a_remote_folder_is_told_by_its_objects() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ GRASS_NODATA = -9999
 ASCII = ("AAIGrid", "GRASSASCIIGrid")
 
 
+# what Python does to suppress warnings holds for all threads
+_QUIET = threading.Lock()
+
+
 def open_quietly(path: str, options: dict[str, Any]) -> Any:
     """Open a dataset with rasterio, suppressing the warning about a missing georeference.
 
@@ -26,7 +31,7 @@ def open_quietly(path: str, options: dict[str, Any]) -> Any:
     import rasterio
     from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
 
-    with warnings.catch_warnings():
+    with _QUIET, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         try:
             return rasterio.open(path, **options)

@@ -63,6 +63,7 @@ from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
+    REPORT,
     StoreMetadata,
     check_format,
     damaged,
@@ -280,8 +281,9 @@ class IndexStore:
         return 1 - kept / entries if entries else 0.0
 
     def bytes(self, prefix: str = "") -> int:
-        """Return the total size of all objects below a key prefix in bytes."""
-        return sum(state.size for _, state in self.storage.objects(prefix))
+        """Return the total size of all objects below a key prefix in bytes, without the report."""
+        found = self.storage.objects(prefix)
+        return sum(state.size for key, state in found if key != REPORT)
 
     # -- updates -----------------------------------------------------------------------------
 

@@ -412,7 +412,7 @@ def test_notebooks_show_tables(dem: xr.DataArray, tmp_path: Any) -> None:
     index = og.DistanceIndex.build(dem + 1, tmp_path / "i.zarr", block=8, levels=0)
     index.distance_matrix(START)
     says = {
-        run: ("status", "finished", "<progress", "tile_visits"),
+        run: ("status", "finished", "<progress", "tile visits"),
         og.cost_distance.plan(og.RasterSpec((400, 300))): (
             "cost_distance of 400 x 300 cells",
             "memory",

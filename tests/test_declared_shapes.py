@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +51,6 @@ def ascii_grid(folder: Path, side: int) -> Path:
     return path
 
 
-@contextmanager
-def at_once() -> Iterator[None]:
-    """No more than a second of this process's time, whatever else runs on the machine."""
-    started = time.process_time()
-    yield
-    assert time.process_time() - started < 1
-
-
 SOURCES: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
     "a VRT": (lambda f: vrt(f, 2 * 10**9), og.InputError, "2000000000 x .* at most 134217728"),
     "a VRT with a place": (
@@ -90,8 +81,14 @@ def test_a_run_is_refused_at_once(operation: Callable[..., Any], kind: str, tmp_
     make, error, message = SOURCES[kind]
     source = make(tmp_path)
     there = sorted(tmp_path.iterdir())
-    with at_once(), pytest.raises(error, match=message):
-        operation(source, out=tmp_path / "out.zarr")
+    for _ in range(2):  # threads of tests before may end, or a library be imported, meanwhile
+        started = time.process_time()
+        with pytest.raises(error, match=message):
+            operation(source, out=tmp_path / "out.zarr")
+        took = time.process_time() - started
+        if took < 1:
+            break
+    assert took < 1
     assert sorted(tmp_path.iterdir()) == there
 
 

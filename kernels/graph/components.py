@@ -105,23 +105,31 @@ def leaving_arcs(indptr, indices, first, arcs):
 
 
 @compiled
-def number_roots(root, position, member, firsts):
+def number_roots(root, position, member, firsts, sizes):
     """Number the roots from 0 in place of naming them; return how many there are.
 
-    `member` is the number of each vertex's root, `firsts` the first place in the source of each.
+    `member` is the number of each vertex's root. Of each root `firsts` is the first place in the
+    source, and `sizes` how many vertices lead to it.
     """
     count = 0
+    begin, latest = 0, 0
     for vertex in range(root.size):
         above = root[vertex]
         place = position[vertex]
         if above == vertex:
-            member[vertex] = count
+            number = count
             firsts[count] = place
+            sizes[count] = 0
             count += 1
         else:  # a root comes before all that it is the root of
-            number = member[above]
-            member[vertex] = number
+            number = np.int64(member[above])
             firsts[number] = min(firsts[number], place)
+        member[vertex] = number
+        if number != latest:  # runs are added at once
+            sizes[latest] += vertex - begin
+            begin, latest = vertex, number
+    if count:
+        sizes[latest] += root.size - begin
     return count
 
 
@@ -192,23 +200,20 @@ def number_places(first: Any) -> None:
 
 
 @compiled
-def add_sizes(first: Any, sizes: Any) -> None:
-    """Add to the size of each component, which is kept at its first place."""
-    begin = 0
-    for i in range(1, first.size + 1):  # runs are added at once
-        if i == first.size or first[i] != first[begin]:
-            sizes[first[begin]] += i - begin
-            begin = i
+def write_firsts(place: Any, member: Any, firsts: Any, labels: Any) -> None:
+    """Write for each vertex of a part, at its place in the source, that of its component."""
+    for vertex in range(place.size):
+        labels[place[vertex]] = firsts[member[vertex]]
 
 
 def part_components(
     indptr: Array, indices: Array, first: int, position: Array
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """Return the components of a part of a graph, joined by edges between its vertices.
 
     Parameters
     ----------
-    indptr : (n + 1,) int64
+    indptr : (n + 1,)
         Where the arcs of each vertex begin, from 0 in the part.
     indices : (arcs,)
         The heads of the part's arcs, as vertices of the whole graph.
@@ -223,6 +228,8 @@ def part_components(
         The component of each vertex, from 0.
     firsts : (components,) int64
         The least place in the source of each component.
+    sizes : (components,) int64
+        The number of vertices of each component.
     leaving : (2, k) int64
         Tails and heads of the arcs that lead to other parts, tails in ascending order.
     """
@@ -232,9 +239,9 @@ def part_components(
     join_inside(indptr, indices, first, parent, _largest_tree(parent, n))
     compress_paths(parent)
     leaving_arcs(indptr, indices, first, leaving)
-    firsts = np.empty(n, np.int64)
-    count = number_roots(parent, position, member, firsts)
-    return member, firsts[:count].copy(), leaving
+    firsts, sizes = np.empty((2, n), np.int64)
+    count = number_roots(parent, position, member, firsts, sizes)
+    return member, firsts[:count].copy(), sizes[:count].copy(), leaving
 
 
 def _largest_tree(parent: Array, otherwise: int) -> int:

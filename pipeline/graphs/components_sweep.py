@@ -17,11 +17,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Integers, Part, span
-from orograph.kernels.graph.components import (
-    add_sizes,
-    number_places,
-    part_components,
-)
+from orograph.kernels.graph.components import number_places, part_components, write_firsts
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
@@ -59,6 +55,8 @@ class State:
     """Which components it handed up."""
     position: Integers
     """Of a part: the place of each vertex in the source."""
+    size: Integers
+    """Of a part: the number of vertices of each component."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,13 @@ class GraphComponents:
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
         """Join the vertices of a part; pass up the components with arcs to other parts."""
         first, _ = span(self.bounds, place.window)
-        member, firsts, leaving = part_components(part.indptr, part.heads, first, part.position)
+        member, firsts, sizes, leaving = part_components(
+            part.indptr, part.heads, first, part.position
+        )
         border = np.unique(leaving[0])
         return _summarise(
             firsts, border, member[border - first].astype(np.int64), leaving, (member,), 0,
-            part.position,
+            part.position, sizes,
         )  # fmt: skip
 
     def merge(
@@ -113,7 +113,7 @@ class GraphComponents:
         return _summarise(
             firsts, border, group[component[np.searchsorted(vertices, border)]], leaving,
             tuple(np.split(group, offsets[1:-1])), sum(s.complete for s in summaries),
-            np.empty(0, np.int64),
+            *np.empty((2, 0), np.int64),
         )  # fmt: skip
 
     def root(self, summary: Summary) -> tuple[Any, dict[str, Any]]:
@@ -132,38 +132,45 @@ class GraphComponents:
         return {}
 
     def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
-        """Return for each vertex of a part the first vertex of its component."""
-        return {"place": saved.position, "first": _final(saved, message)[saved.members[0]]}
+        """Return a part's vertices and components, and the first vertex of each component."""
+        return {
+            "place": saved.position,
+            "member": saved.members[0],
+            "first": _final(saved, message),
+            "size": saved.size,
+        }
 
     def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
         """Return no rows: all vertices are in parts."""
-        return {"place": np.empty(0, np.int64), "first": np.empty(0, np.int64)}
+        return {}
 
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
         """Return the label of each vertex, or the size of each component."""
-        found: Integers = np.zeros(self.bounds[-1], np.int64)
-        for table in tables:
-            if column == "labels":
-                found[table["place"]] = table["first"]
-            else:
-                add_sizes(table["first"], found)
-        if column == "labels":
-            number_places(found)
-            return found
-        return found[found > 0]
+        of_parts = (table for table in tables if table)
+        if column == "component_size":
+            sizes: Integers = np.zeros(self.bounds[-1], np.int64)
+            for table in of_parts:
+                np.add.at(sizes, table["first"], table["size"])
+            return sizes[sizes > 0]
+        labels: Integers = np.empty(self.bounds[-1], np.int64)
+        for table in of_parts:
+            write_firsts(table["place"], table["member"], table["first"], labels)
+        number_places(labels)
+        return labels
 
 
 def _summarise(
     firsts: Integers, border: Integers, component: Integers, leaving: Integers,
     members: tuple[Integers, ...], complete: int, position: Integers,
+    size: Integers,
 ) -> tuple[Summary, State]:  # fmt: skip
     """Pass up the components of a node from which arcs leave it, given those of its border."""
     up, numbers = np.unique(component, return_inverse=True)
     complete += firsts.size - up.size
     summary = Summary(border, numbers, firsts[up], leaving, complete)
-    return summary, State(members, firsts, up, position)
+    return summary, State(members, firsts, up, position, size)
 
 
 def _final(saved: State, message: Integers) -> Integers:

@@ -51,14 +51,15 @@ def test_components_of_a_part_are_joined_by_its_own_edges(edges: int, parts: int
     for first, last in zip(graph.bounds, graph.bounds[1:], strict=False):
         heads = indices[indptr[first] : indptr[last]]
         position = graph.position[first:last]
-        starts = indptr[first : last + 1].astype(np.int64) - indptr[first]
-        member, firsts, leaving = components.part_components(starts, heads, first, position)
+        starts = indptr[first : last + 1] - indptr[first]
+        member, firsts, sizes, leaving = components.part_components(starts, heads, first, position)
         own = matrix[first:last, first:last]
         count, labels = csgraph.connected_components(own, directed=False)
         assert firsts.size == count
         expected = np.full(count, n)
         np.minimum.at(expected, labels, position)
         np.testing.assert_array_equal(firsts[member], expected[labels])
+        np.testing.assert_array_equal(sizes[member], np.bincount(labels)[labels])
         outside = (heads < first) | (heads >= last)
         ends = graph.tails[indptr[first] : indptr[last]], heads
         np.testing.assert_array_equal(leaving, [column[outside] for column in ends])
@@ -66,8 +67,5 @@ def test_components_of_a_part_are_joined_by_its_own_edges(edges: int, parts: int
 
 def test_places_are_numbered_by_the_first_of_their_component() -> None:
     first = np.array([0, 1, 0, 3, 1, 1, 3, 7])
-    sizes = np.zeros(first.size, np.int64)
-    components.add_sizes(first, sizes)
-    np.testing.assert_array_equal(sizes, [2, 3, 0, 2, 0, 0, 0, 1])
     components.number_places(first)
     np.testing.assert_array_equal(first, [1, 2, 1, 3, 2, 2, 3, 4])

@@ -163,19 +163,25 @@ def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
 
 
 @compiled
-def arcs_inside(indptr: Any, heads: Any, first: Any, starts: Any, tails: Any, arcs: Any) -> Any:
+def arcs_inside(indptr, heads, weight, edge, first, starts, tails, own, weights, edges, arcs):
     """Write the arcs of a part that stay in it; return how many there are.
 
-    `starts` (n + 1,) is where those of each vertex begin, `tails` are their tails, from 0.
+    `starts` (n + 1,) is where those of each vertex begin. Of each arc, `tails` and `own` are the
+    ends, from 0 in the part, `weights` and `edges` its weight and edge, `arcs` its number.
     """
     n = indptr.size - 1
+    low, high = heads.dtype.type(first), heads.dtype.type(first + n - 1)
     count = 0
     for vertex in range(n):
         starts[vertex] = count
         for arc in range(indptr[vertex], indptr[vertex + 1]):
+            head = heads[arc]
             tails[count] = vertex
+            own[count] = head - low
+            weights[count] = weight[arc]
+            edges[count] = edge[arc]
             arcs[count] = arc
-            count += (heads[arc] >= first) & (heads[arc] < first + n)
+            count += (head >= low) & (head <= high)
     starts[n] = count
     return count
 
@@ -187,8 +193,8 @@ def strip_dead_ends(a: Any, b: Any, border: Any, kept: Any) -> None:
     A vertex with one edge left and no border loses it. The exclusive or of a vertex's edges is the
     last one when the others are gone.
     """
-    degree = np.zeros(border.size, np.int64)
-    edges = np.zeros(border.size, np.int64)
+    degree = np.zeros(border.size, np.uint32)
+    edges = np.zeros(border.size, a.dtype)
     for edge in range(a.size):
         degree[a[edge]] += 1
         degree[b[edge]] += 1
@@ -212,7 +218,7 @@ def part_forest(
 
     Parameters
     ----------
-    indptr : (n + 1,) int64
+    indptr : (n + 1,)
         Where the arcs of each vertex begin, from 0 in the part.
     heads, weight, edge : (arcs,)
         Of the part's arcs; heads are vertices of the whole graph.
@@ -230,17 +236,19 @@ def part_forest(
     undecided : (k,) bool
         Whether other parts may rule that the edge is not in the forest of the graph.
     """
-    n = border.size
+    n, most = border.size, heads.size + 1
     word = np.uint32 if heads.size < 2**32 - 1 else np.int64
-    starts = np.empty(n + 1, word)
-    tails, arcs = np.empty(heads.size + 1, heads.dtype), np.empty(heads.size + 1, np.int64)
-    count = arcs_inside(indptr, heads, first, starts, tails, arcs)
-    tails, arcs = tails[:count], arcs[:count]
-    own = heads[arcs] - heads.dtype.type(first)
-    chosen = spanning_forest(starts, own, weight[arcs], edge[arcs])
+    starts, arcs = np.empty(n + 1, word), np.empty(most, word)
+    tails, own = np.empty((2, most), heads.dtype)
+    weights, edges = np.empty(most, weight.dtype), np.empty(most, edge.dtype)
+    count = arcs_inside(
+        indptr, heads, weight, edge, first, starts, tails, own, weights, edges, arcs
+    )
+    chosen = spanning_forest(starts, own[:count], weights[:count], edges[:count])
+    ends = tails[chosen], own[chosen]
     undecided = np.ones(chosen.size, np.bool_)
-    strip_dead_ends(tails[chosen], own[chosen], border, undecided)
-    return arcs[chosen], tails[chosen], undecided
+    strip_dead_ends(*ends, border, undecided)
+    return arcs[chosen], ends[0], undecided
 
 
 @compiled

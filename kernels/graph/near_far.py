@@ -129,28 +129,30 @@ def near_far(
 
 
 @compiled
-def heads_outside(heads: Any, first: Any, last: Any) -> Any:
-    """Return the heads below `first` and from `last` on, in their order."""
-    count = 0
-    for head in heads:
-        count += not first <= head < last
-    found = np.empty(count, np.int64)
-    count = 0
-    for head in heads:
-        if not first <= head < last:
-            found[count] = head
-            count += 1
-    return found
+def arcs_outside(indptr: Any, heads: Any, first: Any) -> Any:
+    """Return the arcs of a part beginning with vertex `first` that lead to other parts.
 
-
-@compiled
-def number_heads(heads: Any, first: Any, own: Any, beyond: Any, local: Any) -> None:
-    """Renumber the heads of a part: its own vertices by position, the others, `beyond`, after them.
-
-    The part has the `own` vertices from `first` on; `beyond` are all other heads, ascending.
+    Heads ascend in a row, so only its ends are looked at.
     """
-    for arc in range(heads.size):
-        place = np.int64(heads[arc]) - first
-        if not 0 <= place < own:
-            place = own + np.searchsorted(beyond, np.int64(heads[arc]))
-        local[arc] = place
+    n = indptr.size - 1
+    low, high = heads.dtype.type(first), heads.dtype.type(first + n - 1)
+    found = np.empty(0, np.int64)
+    for writing in (False, True):
+        count = 0
+        for vertex in range(n):
+            begin, end = np.int64(indptr[vertex]), np.int64(indptr[vertex + 1])
+            while begin < end and heads[begin] < low:
+                if writing:
+                    found[count] = begin
+                count += 1
+                begin += 1
+            past = end
+            while begin < end and heads[end - 1] > high:
+                end -= 1
+            for arc in range(end, past):
+                if writing:
+                    found[count] = arc
+                count += 1
+        if not writing:
+            found = np.empty(count, np.int64)
+    return found

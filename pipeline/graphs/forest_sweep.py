@@ -21,6 +21,7 @@ from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import part_forest
+from orograph.kernels.graph.near_far import arcs_outside
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
@@ -77,8 +78,8 @@ class GraphForest:
         """Decide the edges within a part; pass up the undecided ones."""
         first, last = span(self.bounds, place.window)
         size = last - first
-        outside = np.flatnonzero((part.heads < first) | (part.heads >= last))
-        tails = np.searchsorted(part.indptr, outside, side="right") - 1
+        outside = arcs_outside(part.indptr, part.heads, first)
+        tails = np.searchsorted(part.indptr, outside.astype(part.indptr.dtype), side="right") - 1
         border = np.zeros(size, np.bool_)
         border[tails] = True
         arcs, within, open_ends = part_forest(

@@ -24,7 +24,7 @@ from orograph.engines.tile_states import Tile
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.unreached import mark_unreached
 from orograph.kernels.graph.dijkstra import dijkstra
-from orograph.kernels.graph.near_far import heads_outside, near_far, number_heads
+from orograph.kernels.graph.near_far import arcs_outside, near_far
 from orograph.kernels.graph.spread import unreached
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -106,11 +106,11 @@ class PartPaths(FrontierDefaults):
         first, last = self.bounds[part : part + 2]
         own = last - first
         indptr, indices, weight = cells[0]
-        beyond = np.unique(heads_outside(indices, first, last))
-        local = np.empty(indices.size, np.uint32)
-        number_heads(indices, first, own, beyond, local)
-        word = np.uint32 if local.size < 2**32 else np.int64
-        indptr = np.append(indptr, np.full(beyond.size, local.size)).astype(word)
+        outside = arcs_outside(indptr, indices, first)
+        beyond, number = np.unique(indices[outside], return_inverse=True)
+        local = (indices - indices.dtype.type(first)).astype(np.uint32, copy=False)
+        local[outside] = own + number
+        indptr = np.append(indptr, np.full(beyond.size, local.size, indptr.dtype))
         rows = Rows(indptr, local, weight)
         assert self.links is not None
         arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
@@ -259,11 +259,11 @@ def links_between(graph: Graph) -> Links:
     """Return the links between parts: from a part to each vertex its arcs reach elsewhere."""
     tails, heads = [], []
     for part in range(graph.part_count):
-        first, last = graph.bounds[part : part + 2]
-        beyond = np.unique(heads_outside(graph.part_heads(part), first, last))
+        indptr, of_part = graph.part_heads(part)
+        beyond = np.unique(of_part[arcs_outside(indptr, of_part, graph.bounds[part])])
         heads.append(beyond)
         tails.append(np.full(beyond.size, part))
-    vertex = np.concatenate(heads)
+    vertex = np.concatenate(heads).astype(np.int64)
     to = np.searchsorted(graph.bounds, vertex, side="right") - 1
     tail, head = (np.stack([n, np.zeros_like(n)], 1) for n in (np.concatenate(tails), to))
     return Links(tail, head, np.empty(0), vertex)

@@ -188,17 +188,17 @@ class Graph:
 
         Without ``weighted``, weights are not read and not returned.
         """
-        first, last = self.bounds[part : part + 2]
-        indptr = np.asarray(self.arrays["indptr"][first : last + 1]).astype(np.int64)
-        arcs = slice(int(indptr[0]), int(indptr[-1]))
-        indices = np.asarray(self.arrays["indices"][arcs])
-        weight = np.asarray(self.arrays["weight"][arcs if weighted else slice(0)])
-        return Rows(indptr - indptr[0], indices, weight)
+        indptr, indices = self.part_heads(part)
+        begin = int(self.arrays["indptr"][self.bounds[part]]) if weighted else 0
+        weight = np.asarray(self.arrays["weight"][begin : begin + weighted * indices.size])
+        return Rows(indptr, indices, weight)
 
-    def part_heads(self, part: int) -> Array:
-        """Return the heads of the outgoing arcs of a part's vertices."""
-        first, last = (int(self.arrays["indptr"][n]) for n in self.bounds[part : part + 2])
-        return np.asarray(self.arrays["indices"][first:last])
+    def part_heads(self, part: int) -> tuple[Array, Array]:
+        """Return ``indptr`` and ``indices`` of a part's outgoing arcs, counted from the part."""
+        first, last = self.bounds[part : part + 2]
+        indptr = np.asarray(self.arrays["indptr"][first : last + 1])
+        indices = np.asarray(self.arrays["indices"][int(indptr[0]) : int(indptr[-1])])
+        return indptr - indptr[0], indices
 
     def vertices(self, ids: Any, argument: str) -> Integers:
         """Return the stored vertices of one id or of a list of ids.

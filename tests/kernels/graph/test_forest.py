@@ -38,7 +38,7 @@ def test_the_forest_of_a_part_holds_what_is_in_that_of_the_graph(parts: int, see
     tail, head, weight = random_edges(seed, m=[20, 60, 200, 400, 0][seed], floats=seed % 2 == 1)
     graph = make_graph(tail, head, weight, np.arange(n), directed=False, parts=parts)
     whole = set(kruskal(n, tail, head, weight))
-    indptr = graph.rows.indptr.astype(np.int64)
+    indptr = graph.rows.indptr
     sure = 0
     for first, last in zip(graph.bounds, graph.bounds[1:], strict=False):
         part = slice(indptr[first], indptr[last])

@@ -120,7 +120,7 @@ class QuadtreePass:
         columns = {} if self.tabulated is None else self.tabulated.columns
         return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
 
-    @property
+    @cached_property
     def tabulated(self) -> Tabulated | None:
         """The problem if it produces a table, else None."""
         tabulated = isinstance(self.problem, Tabulated) and (self.problem.columns or self.maker)

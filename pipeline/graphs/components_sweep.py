@@ -150,10 +150,14 @@ class GraphComponents:
         """Return the label of each vertex, or the size of each component."""
         of_parts = (table for table in tables if table)
         if column == "component_size":
-            sizes: Integers = np.zeros(self.bounds[-1], np.int64)
-            for table in of_parts:
-                np.add.at(sizes, table["first"], table["size"])
-            return sizes[sizes > 0]
+            of_part = [(table["first"], table["size"]) for table in of_parts]
+            first, size = (np.concatenate(columns) for columns in zip(*of_part, strict=True))
+            is_first = np.zeros(self.bounds[-1], np.bool_)  # a sort of many would take longer
+            is_first[first] = True
+            firsts = np.flatnonzero(is_first)
+            sizes: Integers = np.zeros(firsts.size, np.int64)
+            np.add.at(sizes, np.searchsorted(firsts, first), size)
+            return sizes
         labels: Integers = np.empty(self.bounds[-1], np.int64)
         for table in of_parts:
             write_firsts(table["place"], table["member"], table["first"], labels)

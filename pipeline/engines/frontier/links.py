@@ -136,11 +136,13 @@ class LinkBoard:
         for known, values in zip(self.values, news.values, strict=True):
             known[leaving] = values
         new = news.keys < np.inf
-        keys: dict[tuple[int, int], float] = {}
-        heads = self._links.head[leaving[new]] // self._tile
-        for row, column, key in zip(*heads.T.tolist(), news.keys[new].tolist(), strict=True):
-            keys[row, column] = min(key, keys.get((row, column), key))
-        return keys
+        row, column = (self._links.head[leaving[new]] // self._tile).T
+        columns = int(column.max(initial=0)) + 1
+        tiles, number = np.unique(row * columns + column, return_inverse=True)
+        least = np.full(tiles.size, np.inf)
+        np.minimum.at(least, number, news.keys[new])
+        places = zip(*(n.tolist() for n in np.divmod(tiles, columns)), strict=True)
+        return dict(zip(places, least.tolist(), strict=True))
 
     def _links_of(self, tile: tuple[int, int]) -> LinksOfTile:
         if tile not in self._of:

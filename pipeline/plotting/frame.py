@@ -106,6 +106,7 @@ def add_classes(axes: Axes, entries: list[tuple[str, Any]], title: str) -> None:
         borderaxespad=0,
     )
     axes.add_artist(legend)
+    legend.set_clip_on(False)  # the layout makes room only for artists that axes do not clip
 
 
 def add_colorbar(axes: Axes, image: Any, label: str) -> None:

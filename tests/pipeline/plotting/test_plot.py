@@ -18,6 +18,7 @@ import orograph as og
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed: orograph[plot]")
 matplotlib.use("agg")
+pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture
@@ -427,9 +428,13 @@ def test_notebooks_show_tables(dem: xr.DataArray, tmp_path: Any) -> None:
         assert all(word in shown for word in words), shown
 
 
-def test_a_wide_legend_lies_within_the_figure(dem: xr.DataArray) -> None:
-    bands = og.isochrones(og.walking_time(dem[:, :20], START), [1000, 2000, 40_000])
-    figure = og.plot(bands, basemap=dem[:, :20]).figure
+@pytest.mark.parametrize("rows", [20, 6])
+@pytest.mark.parametrize("basemap", [True, False], ids=["basemap", "alone"])
+def test_a_wide_legend_lies_within_the_figure(dem: xr.DataArray, rows: int, basemap: bool) -> None:
+    """Also next to a map that takes the whole width."""
+    dem = dem[:rows, :20]
+    bands = og.isochrones(og.walking_time(dem, START), [500, 1000, 40_000])
+    figure = og.plot(bands, basemap=dem if basemap else None).figure
     figure.canvas.draw()
     (legend,) = figure.findobj(matplotlib.legend.Legend)
     assert figure.bbox.contains(*legend.get_window_extent().max)

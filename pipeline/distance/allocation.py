@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,8 @@ class AllocationProblem(FrontierDefaults):
 
     distance: Distance
     wanted: tuple[str, ...]
+    names: Sequence[str] | None = field(default=None, kw_only=True)
+    """Of the sources, if labels are their numbers."""
 
     @property
     def halo_width(self) -> int:
@@ -109,7 +111,11 @@ class AllocationProblem(FrontierDefaults):
         wanted = set(self.wanted)
         if self.links is not None and BACK_DIRECTION.name in wanted:
             wanted.add(BACK_LINK.name)
-        return tuple(v for v in (BACK_DIRECTION, BACK_LINK, ALLOCATION) if v.name in wanted)
+        allocation = ALLOCATION
+        if self.names is not None:
+            attrs = {**allocation.attrs, "source_names": list(self.names)}
+            allocation = replace(allocation, attrs=attrs)
+        return tuple(v for v in (BACK_DIRECTION, BACK_LINK, allocation) if v.name in wanted)
 
     @property
     def links(self) -> Links | None:

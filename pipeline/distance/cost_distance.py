@@ -474,7 +474,7 @@ def _solve(
     compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
     on_gpu = None
     if set(wanted) != {"cost"}:
-        allocation = AllocationProblem(on_cpu, wanted)
+        allocation = AllocationProblem(on_cpu, wanted, names=notes.get("source_names"))
         if code is not None:
             on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code)
         solved = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)

@@ -14,6 +14,7 @@ from orograph.distance.trace import PathReader
 from orograph.eikonal.job import EIKONAL
 from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
+from orograph.results.names import name_labels
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -114,7 +115,6 @@ def least_cost_path(
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
     reader = PathReader(directions, dataset)
     allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
-    of_sources = dataset.attrs.get("source_names")
     paths = LeastCostPaths()
     paths.outside = places.skipped
     ends = least_of_each(places, costs).tolist()
@@ -127,7 +127,7 @@ def least_cost_path(
         source: Any = None
         if allocation is not None:
             source = allocation.read(Window(row, column, 1, 1))[0, 0].item()
-            source = of_sources[int(source)] if of_sources is not None else source
+            source = (name_labels(dataset.attrs, [source]) or [source])[0]
         paths.append(
             LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point, source)
         )

@@ -99,10 +99,13 @@ def colour_areas(
     values, index = np.unique(columns["upper" if bounds else "label"], return_inverse=True)
     if bounds:
         lower = np.array([columns["lower"][index == n].min() for n in range(values.size)])
-        names = [f"{low:g} to {up:g}" for low, up in zip(lower.tolist(), values.tolist())]
+        unit = f" {layer.units['upper']}" if "upper" in layer.units else ""
+        names = [f"{low:g} to {up:g}{unit}" for low, up in zip(lower.tolist(), values.tolist())]
         colours = colormaps["viridis"](np.linspace(0, 0.95, values.size))[:, :3]
     else:
-        names = [str(value) for value in values.tolist()]
+        first = np.unique(index, return_index=True)[1]
+        given = columns["name"][first] if "name" in columns else [None] * first.size
+        names = [str(label) if name is None else str(name) for name, label in zip(given, values)]
         pairs = index[STRtree(layer.geometry).query(layer.geometry, predicate="intersects")]
         colours = as_rgb(PALETTE)[spread_colours(values.size, pairs[:, pairs[0] != pairs[1]])]
     return tuple(zip(names, colours)), colours[index]

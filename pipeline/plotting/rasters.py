@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from orograph.plotting.frame import add_colorbar
 from orograph.plotting.labels import paint_regions
 from orograph.plotting.layers import PATHS, draw_layer, name_classes
 from orograph.plotting.reading import Extent, Picture, read_picture
+from orograph.results.names import name_labels
 from orograph.tiles.raster.raster import Raster
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def colour_raster(raster: Raster, crs: Any, most: int, units: str | None, **how:
     picture = read_picture(raster, crs, most, **how)
     if name in _NUMBERED:
         known = picture.known & ((picture.cells != 0) | (name not in _WITH_BACKGROUND))
-        return _numbers(picture._replace(known=known))
+        return _numbers(picture._replace(known=known), raster.attrs)
     if name == "back_direction":
         codes = picture.cells
         # knight's moves are named by the eighth of the compass in which they lie
@@ -154,15 +156,17 @@ def _values(name: str, picture: Picture, units: str | None) -> Drawing:
     return Drawing(drawn, picture.extent, label, ScalarMappable(norm, scale.colours))
 
 
-def _numbers(picture: Picture) -> Drawing:
-    """Return labels in colours that differ between neighbours."""
+def _numbers(picture: Picture, attrs: Mapping[str, Any]) -> Drawing:
+    """Return labels in colours that differ between neighbours, with names if ``attrs`` have any."""
     cells, known, extent = picture
     numbers, colour = region_colours(cells, known)
+    names = name_labels(attrs, numbers.tolist()) or [None] * numbers.size
+    texts = [str(number) if name is None else name for name, number in zip(names, numbers)]
     return Drawing(
         paint_regions(cells, known, numbers, colour),
         extent,
         "",
-        classes=tuple(zip(map(str, numbers.tolist()), as_rgb(PALETTE)[colour])),
+        classes=tuple(zip(texts, as_rgb(PALETTE)[colour])),
         numbers=picture if numbers.size > MOST_NUMBERS else None,
     )
 

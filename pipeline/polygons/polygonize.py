@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -15,6 +16,7 @@ from orograph.operations.job import layout_of
 from orograph.operations.operation import operation
 from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
 from orograph.polygons.tracing import Rings, Tracing, join_tables
+from orograph.results.names import name_labels
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -52,8 +54,9 @@ def polygonize(
     -------
     VectorLayer
         Polygons in the CRS of the labels with the column ``label``, in the order of the labels;
-        parts are in the order in which a scan meets their first cells. Without coordinates, cells
-        are unit squares centred on their row and column.
+        parts are in the order in which a scan meets their first cells. Labels that are numbers of
+        names, such as an allocation to villages, also have a column ``name``. Without coordinates,
+        cells are unit squares centred on their row and column.
 
     Raises
     ------
@@ -95,7 +98,11 @@ def polygonize(
     problem = Tracing(raster.shape, raster.nodata)
 
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
-        return areas_of(join_tables(tables, raster.shape), place, raster.shape, parts)
+        layer = areas_of(join_tables(tables, raster.shape), place, raster.shape, parts)
+        names = name_labels(raster.attrs, layer.columns["label"].tolist())
+        if names is None:
+            return layer
+        return replace(layer, columns={**layer.columns, "name": np.array(names, object)})
 
     layout = layout_of(raster, spec)
     return TracingJob(

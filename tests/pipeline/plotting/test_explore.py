@@ -131,7 +131,7 @@ def test_areas_have_the_colours_of_the_legend(dem: xr.DataArray) -> None:
     bands = og.isochrones(og.walking_time(dem, START), [600, 1200])
     m = og.explore(bands)
     assert len(shapes(m)) == 2
-    for feature, name in zip(shapes(m), ("0 to 600", "600 to 1200"), strict=True):
+    for feature, name in zip(shapes(m), ("0 to 600 s", "600 to 1200 s"), strict=True):
         assert f"{feature['style']['fillColor']}'></span> {name}</div>" in page(m)
 
 

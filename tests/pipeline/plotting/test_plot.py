@@ -439,3 +439,23 @@ def test_a_wide_legend_lies_within_the_figure(dem: xr.DataArray, rows: int, base
     (legend,) = figure.findobj(matplotlib.legend.Legend)
     assert figure.bbox.contains(*legend.get_window_extent().max)
     matplotlib.pyplot.close("all")
+
+
+def test_legends_have_the_names_of_sources_and_the_unit_of_bands(dem: xr.DataArray) -> None:
+    points = geopandas.GeoDataFrame(
+        {"village": ["Elm", "Oak"]},
+        geometry=[Point(500_000, 5_000_000), Point(502_500, 4_998_500)],
+        crs=dem.rio.crs,
+    )
+    walk = og.walking_time(dem, points, label="village", outputs=("cost", "allocation"))
+    bands = og.isochrones(walk["cost"], [0.1, 0.5], unit="h")
+    areas = og.polygonize(walk["allocation"])
+    for drawn, expected in (
+        (walk["allocation"], ["Elm", "Oak"]),
+        (areas, ["Elm", "Oak"]),
+        (bands, ["0 to 0.1 h", "0.1 to 0.5 h"]),
+    ):
+        figure = og.plot(drawn).figure
+        (legend,) = figure.findobj(matplotlib.legend.Legend)
+        assert [text.get_text() for text in legend.get_texts()] == expected
+        matplotlib.pyplot.close("all")

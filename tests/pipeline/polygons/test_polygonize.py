@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import geopandas
 import numpy as np
 import pytest
 import shapely
@@ -138,3 +139,28 @@ def test_what_has_no_areas_is_refused(labels: Any, sentence: str) -> None:
 
 def test_nothing_but_nodata_has_no_areas() -> None:
     assert len(og.polygonize(np.zeros((3, 4), int), nodata=0, tile=2)) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_names_of_labels(count: int, tmp_path: Path) -> None:
+    """An allocation to named sources has their names, also from a store or a NetCDF file."""
+    pytest.importorskip("netCDF4")
+    names = ["north", "south", "east"][:count]
+    points = geopandas.GeoDataFrame(
+        {"village": names}, geometry=[shapely.Point(x, 2) for x in range(1, 1 + 2 * count, 2)]
+    )
+    outputs = ("cost", "back_direction", "allocation")
+    dem = xr.DataArray(np.zeros((4, 9)), {"y": np.arange(4.0), "x": np.arange(9.0)}, ("y", "x"))
+    stored = og.walking_time(
+        dem, points, label="village", outputs=outputs, cell_size=1, out=tmp_path / "walk.zarr"
+    )
+    og.to_file(stored, tmp_path / "walk.nc")
+    with xr.open_dataset(tmp_path / "walk.nc", mask_and_scale=False) as from_file:
+        for result in (stored, from_file):
+            assert og.polygonize(result["allocation"]).columns["name"].tolist() == names
+            (path,) = og.least_cost_path(result, [(1, 2)])
+            assert path.source == names[0]
+    apart = stored["allocation"].load().copy()
+    apart[0, 0] = -1
+    layer = og.polygonize(apart.drop_attrs().assign_attrs(source_names=names))
+    assert layer.columns["name"].tolist() == [None, *names]

@@ -43,6 +43,7 @@ def isochrones(
     parts: bool = False,
     unit: str | None = None,
     nodata: float | int | None = None,
+    variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the bands between cost levels of a raster of any size as polygons, or the lines of
@@ -66,6 +67,8 @@ def isochrones(
     nodata : float or int, optional
         Value of unreached cells, in place of the raster's own nodata value. NaN and infinite cells
         count as unreached too.
+    variable : str, optional
+        Which raster to read if there are several; by default ``cost``.
     **options
         Options of the run, see `RunOptions`.
 
@@ -113,7 +116,7 @@ def isochrones(
     1    5.0   10.0  212.598846
     2   10.0   20.0  657.270852
     """
-    raster = open_raster(cost, nodata=nodata, argument="cost")
+    raster = open_raster(cost, nodata=nodata, variable=variable, usual=("cost",), argument="cost")
     named = check_levels(levels)
     of_costs = raster.attrs.get("units")
     bounds = named

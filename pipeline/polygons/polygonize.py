@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
 
 
+LABELS = ("allocation", "labels", "watershed", "depression", "link")
+"""Names of labels among the rasters of results."""
+
+
 @operation("orograph.polygons.estimate:estimate_polygonize")
 def polygonize(
     labels: Any,
     *,
     parts: bool = False,
     nodata: float | int | None = None,
+    variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the areas of equal labels in a raster of any size as polygons along the sides of
@@ -47,6 +52,9 @@ def polygonize(
         default one row, a multipolygon, for each label.
     nodata : float or int, optional
         Nodata value of the labels, in place of the raster's own.
+    variable : str, optional
+        Which raster to read if there are several; by default ``allocation``, ``labels``,
+        ``watershed``, ``depression`` or ``link``.
     **options
         Options of the run, see `RunOptions`.
 
@@ -84,7 +92,7 @@ def polygonize(
     0      1  MULTIPOLYGON (((-0.5 -0.5, 1.5 -0.5, 1.5 1.5, ...
     1      2  MULTIPOLYGON (((1.5 -0.5, 2.5 -0.5, 2.5 1.5, 1...
     """
-    raster = open_raster(labels, nodata=nodata, argument="labels")
+    raster = open_raster(labels, nodata=nodata, variable=variable, usual=LABELS, argument="labels")
     if raster.dtype.kind not in "iub":
         raise InputError(
             f"labels: they are {raster.dtype}, and areas of equal numbers need whole ones; convert "

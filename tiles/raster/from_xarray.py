@@ -17,7 +17,7 @@ from orograph.tiles.grid.window import check_sides
 from orograph.tiles.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
 from orograph.tiles.raster.version import absolute, is_remote
-from orograph.tiles.store.raster import StoreRaster, choose_step
+from orograph.tiles.store.raster import SeveralRastersError, StoreRaster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,11 +43,11 @@ def choose_variable(
     """
     names = {str(name): name for name, array in dataset.data_vars.items() if array.ndim >= 2}
     if variable is None:
-        if len(names) != 1:
-            raise InputError(
-                f"{what} has {len(names)} rasters ({', '.join(names) or 'none'}); "
-                + (choose_step(opened, next(iter(names))) if names else "open another file")
-            )
+        if not names:
+            raise InputError(f"{what} has 0 rasters (none); open another file")
+        if len(names) > 1:
+            message = f"{what} has {len(names)} rasters ({', '.join(names)})"
+            raise SeveralRastersError(message, opened, list(names))
         return next(iter(names.values()))
     if str(variable) not in names:
         raise InputError(f"{what} has no raster {variable!r}; it has {', '.join(names) or 'none'}")

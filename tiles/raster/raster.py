@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +39,7 @@ from orograph.tiles.raster.from_zarr import (
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.storage import is_object_address, open_storage
 from orograph.tiles.store.publish import partial_path, partial_storage
-from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.raster import SeveralRastersError, StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def open_raster(
     band: int | None = None,
     nodata: float | None = None,
     variable: str | None = None,
+    usual: Sequence[str] = (),
     argument: str = "source",
 ) -> Raster:
     """Open an array, DataArray, Dataset, store or raster file as a raster.
@@ -119,6 +120,8 @@ def open_raster(
         are not vertices in any case.
     variable : str, optional
         Name of the variable, if there are several.
+    usual : sequence of str
+        Names of the variable if there are several and ``variable`` is None: the first that exists.
     argument : str
         Name of what the user has given as ``source``, for messages.
 
@@ -144,7 +147,13 @@ def open_raster(
     if isinstance(source, str | os.PathLike):
         source = check_path(argument, source)
     try:
-        return _open(source, band, nodata, variable)
+        try:
+            return _open(source, band, nodata, variable)
+        except SeveralRastersError as error:
+            known = [name for name in usual if name in error.names]
+            if not known:
+                raise
+            return _open(source, band, nodata, known[0])
     except InputError as error:
         raise InputError(f"{argument}: {error}") from None
 

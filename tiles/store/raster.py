@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
@@ -36,9 +36,23 @@ from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.shard import format_in_group, read_window, stored_format
 
 
-def choose_step(opened: str, name: str) -> str:
-    """Return advice for error messages on how to choose one of several rasters."""
-    return f"pass variable={name!r}, or one of them, such as {opened}[{name!r}]"
+class SeveralRastersError(InputError):
+    """Raised if one of several rasters must be chosen.
+
+    Parameters
+    ----------
+    message : str
+        What holds the rasters.
+    opened : str
+        An expression that yields their Dataset, for advice on how to choose one.
+    names : sequence of str
+        Their names.
+    """
+
+    def __init__(self, message: str, opened: str, names: Sequence[str]) -> None:
+        step = f"pass variable={names[0]!r}, or one of them, such as {opened}[{names[0]!r}]"
+        super().__init__(f"{message}; {step}")
+        self.names = tuple(names)
 
 
 class StoreRaster:
@@ -76,13 +90,12 @@ class StoreRaster:
         path = self.path
         store = read_metadata(self.storage, unfinished)
         names = store.rasters
-        if variable is None and len(names) != 1:
-            raise InputError(
-                f"{path} has the variables {', '.join(names)}; "
-                + choose_step(f"og.open({os.fspath(path)!r})", names[0])
-                if names
-                else f"{path} is empty"
-            )
+        if variable is None and not names:
+            raise InputError(f"{path} is empty")
+        if variable is None and len(names) > 1:
+            opened = f"og.open({os.fspath(path)!r})"
+            message = f"{path} has the variables {', '.join(names)}"
+            raise SeveralRastersError(message, opened, names)
         self.variable = names[0] if variable is None else variable
         if self.variable not in names:
             raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")

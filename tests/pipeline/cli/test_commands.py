@@ -91,6 +91,17 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     bands = geopandas.read_file("bands.gpkg")
     expected = og.isochrones("cost.zarr", [100, 200, 300]).columns["upper"]
     assert bands["upper"].tolist() == expected.tolist()
+    outputs = ("cost", "allocation")
+    og.cost_distance(dem, frame, label="kind", outputs=outputs, out="several.zarr")
+    command("isochrones", "several.zarr", 100, 200, "several.gpkg")
+    of_costs = og.isochrones(og.open("several.zarr")["cost"], [100, 200])
+    assert geopandas.read_file("several.gpkg").area.tolist() == [
+        area.area for area in of_costs.geometry
+    ]
+    command("polygonize", "several.zarr", "several.geojson")
+    assert geopandas.read_file("several.geojson")["label"].tolist() == [3, 7]
+    command("isochrones", "several.zarr", 5, "zones.gpkg", "--variable", "allocation")
+    assert geopandas.read_file("zones.gpkg")["upper"].tolist() == [5]
     command("isochrones", "cost.zarr", 100, "lines.geojson", "--no-polygons", "--parts")
     assert "level" in geopandas.read_file("lines.geojson")
     command(

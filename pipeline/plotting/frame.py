@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orograph.tiles.grid.crs import parse_crs
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GAP, BAR = 0.12, 0.16  # inches: to the next legend or colour bar, and the width of a bar
+BAR_SPACE = 0.34, 0.16  # shares of the axes that a scale bar takes
 BELOW = 36  # points between the axes and a legend below them, for ticks and axis label
 
 
@@ -56,28 +59,24 @@ def set_aspect(axes: Axes, crs: Any) -> None:
 
 
 def draw_scale_bar(axes: Axes, crs: Any) -> Artist:
-    """Draw a bar of 1, 2 or 5 times a power of ten, about a quarter of the width."""
+    """Draw a bar of 1, 2 or 5 times a power of ten, about a quarter of the width.
+
+    It has the length on the ground in the middle of the map, and stands in the corner in which it
+    hides the fewest marks.
+    """
     from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
 
     left, right = axes.get_xlim()
     low, high = sorted(axes.get_ylim())
     a_unit, unit = 1.0, "cells"
     if crs is not None:
-        parsed = parse_crs(crs, "result")
-        unit = "m"
-        if parsed.is_geographic:
-            from pyproj import Geod
-
-            middle = min(max((low + high) / 2, -90.0), 90.0)
-            a_unit = Geod(ellps="WGS84").line_length([0, 1], [middle, middle])
-        else:
-            a_unit = float(parsed.axis_info[0].unit_conversion_factor) if parsed.axis_info else 1.0
+        a_unit, unit = _metres(crs, (left + right) / 2, (low + high) / 2, abs(right - left)), "m"
     quarter = abs(right - left) * a_unit / 4
     power = 10.0 ** math.floor(math.log10(quarter))
     length = max(n * power for n in (1, 2, 5) if n * power <= quarter)
     text = f"{length / 1000:g} km" if unit == "m" and length >= 1000 else f"{length:g} {unit}"
     bar = AnchoredSizeBar(
-        *(axes.transData, length / a_unit, text, "lower left"),
+        *(axes.transData, length / a_unit, text, _free_corner(axes)),
         size_vertical=(high - low) / 150,
         pad=0.3,
         borderpad=0.6,
@@ -87,6 +86,43 @@ def draw_scale_bar(axes: Axes, crs: Any) -> Artist:
     )
     bar.patch.set(alpha=0.75, linewidth=0)  # to be read over any colours
     return axes.add_artist(bar)
+
+
+def _metres(crs: Any, x: float, y: float, width: float) -> float:
+    """Return the metres on the ground of a unit of a CRS to the east of a point.
+
+    In Web Mercator, for instance, the unit of the axes is not a metre away from the equator.
+    ``width`` is that of the map.
+    """
+    from pyproj import Transformer
+
+    parsed = parse_crs(crs, "result")
+    stated = float(parsed.axis_info[0].unit_conversion_factor) if parsed.axis_info else 1.0
+    if parsed.is_geographic:
+        y = min(max(y, -90.0), 90.0)
+        return float(parsed.get_geod().line_length([0, 1], [y, y]))
+    if not parsed.is_projected:
+        return stated
+    step = width / 100
+    degrees = Transformer.from_crs(parsed, parsed.geodetic_crs, always_xy=True)
+    longitudes, latitudes = degrees.transform([x - step, x + step], [y, y])
+    if not np.isfinite([longitudes, latitudes]).all():  # the middle is beyond the projection
+        return stated
+    return float(parsed.get_geod().line_length(longitudes, latitudes)) / (2 * step) or stated
+
+
+def _free_corner(axes: Axes) -> str:
+    """Return the corner of the axes with the fewest marks; of several the first."""
+    places = [line.get_xydata() for line in axes.lines if line.get_linestyle() == "None"]
+    marks = np.concatenate([np.empty((0, 2)), *places])
+    shares = axes.transAxes.inverted().transform(axes.transData.transform(marks))
+    corners = {"lower left": (0, 0), "lower right": (1, 0), "upper left": (0, 1),
+               "upper right": (1, 1)}  # fmt: skip
+
+    def hidden(corner: str) -> int:
+        return int((np.abs(shares - corners[corner]) < BAR_SPACE).all(axis=1).sum())
+
+    return min(corners, key=hidden)
 
 
 def add_classes(axes: Axes, entries: list[tuple[str, Any]], title: str) -> None:

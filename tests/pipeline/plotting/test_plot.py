@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import geopandas
 import numpy as np
+import pyproj
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
@@ -165,11 +166,15 @@ def axes() -> Iterator[Any]:
     matplotlib.pyplot.close("all")
 
 
+def scale_bars(axes: Any) -> list[Any]:
+    return [a for a in axes.artists if type(a).__name__ == "AnchoredSizeBar"]
+
+
 def bars(axes: Any) -> list[str]:
     """Return the texts of the scale bars that lie within the picture."""
     axes.figure.canvas.draw()
     frame = axes.get_window_extent()
-    found = [a for a in axes.artists if type(a).__name__ == "AnchoredSizeBar"]
+    found = scale_bars(axes)
     assert all(frame.contains(*a.get_window_extent().get_points().mean(0)) for a in found)
     return [a.txt_label.get_text() for a in found]
 
@@ -459,3 +464,30 @@ def test_legends_have_the_names_of_sources_and_the_unit_of_bands(dem: xr.DataArr
         (legend,) = figure.findobj(matplotlib.legend.Legend)
         assert [text.get_text() for text in legend.get_texts()] == expected
         matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("crs", [3857, 32633, 2263, 3035])
+def test_a_scale_bar_is_as_long_as_on_the_ground(crs: int) -> None:
+    """Also in Web Mercator, where a unit of the axes is less than a metre."""
+    centre = pyproj.Transformer.from_crs(4326, crs, always_xy=True)
+    x, y = centre.transform(*((-73.9, 40.7) if crs == 2263 else (14, 55)))
+    axes = {"y": y + 100 * np.arange(10.0, -11, -1), "x": x + 100 * np.arange(-20.0, 21)}
+    drawn = og.plot(xr.DataArray(np.zeros((21, 41)), axes, ("y", "x")).rio.write_crs(crs))
+    (bar,) = scale_bars(drawn)
+    number, unit = bar.txt_label.get_text().split()
+    width = bar.size_bar.get_children()[0].get_width()
+    degrees = pyproj.Transformer.from_crs(crs, 4326, always_xy=True)
+    ends = degrees.transform([x - width / 2, x + width / 2], [y, y])
+    length = pyproj.Geod(ellps="WGS84").line_length(*ends)
+    assert length == pytest.approx(float(number) * {"m": 1, "km": 1000}[unit], rel=1e-3)
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("column", [0, -1], ids=["left", "right"])
+def test_a_scale_bar_hides_no_sources(dem: xr.DataArray, column: int) -> None:
+    corner = [(float(dem.x[column]), float(dem.y[-2]))]
+    axes = og.plot(og.walking_time(dem, corner), sources=corner)
+    axes.figure.canvas.draw()
+    (bar,) = scale_bars(axes)
+    assert not bar.get_window_extent().contains(*axes.transData.transform(corner[0]))
+    matplotlib.pyplot.close("all")

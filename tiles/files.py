@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from orograph.tiles.errors import report_full_storage
+from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.system import (
     LOCK,
     READ,
@@ -64,11 +64,25 @@ def new_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.{path.name}")
     try:
         with report_full_storage(path):
+            _try_to_create(temporary, path)
             yield temporary
         sync_file(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _try_to_create(temporary: Path, path: Path) -> None:
+    """Raise InputError if the folder of ``path`` does not take files: libraries say it worse."""
+    try:
+        temporary.touch()
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT):
+            raise
+        raise InputError(
+            f"{path}: no file can be created beside it; choose another path"
+        ) from error
+    temporary.unlink()
 
 
 def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:

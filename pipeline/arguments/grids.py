@@ -23,11 +23,6 @@ def check_same_place(
     ours: Georeference,
 ) -> None:
     """Raise InputError if two grids differ in shape, coordinates or CRS."""
-    if shape != first_shape:
-        raise InputError(
-            f"{name}: {shape[0]} x {shape[1]} cells, but the first raster has "
-            f"{first_shape[0]} x {first_shape[1]}; bring them to one grid first"
-        )
     if ours.crs_wkt and theirs.crs_wkt and ours.crs_wkt != theirs.crs_wkt:
         own, first = parse_crs(theirs.crs_wkt, name), parse_crs(ours.crs_wkt, "first raster")
         if not same_crs(own, first):
@@ -35,6 +30,12 @@ def check_same_place(
                 f"{name}: its CRS is {own.name}, that of the first raster {first.name}; bring "
                 "them to one grid first (rio.reproject_match)"
             )
+    if shape != first_shape:
+        raise InputError(
+            f"{name}: {shape[0]} x {shape[1]} cells, but the first raster has "
+            f"{first_shape[0]} x {first_shape[1]}; bring them to one grid first "
+            "(rio.reproject_match)"
+        )
     for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
         if a is None or b is None:
             continue
@@ -44,5 +45,5 @@ def check_same_place(
             at = int(off.argmax())
             raise InputError(
                 f"{name}: its {axis} coordinate {at} is {b[at]:g}, that of the first raster "
-                f"{a[at]:g}; bring them to one grid first"
+                f"{a[at]:g}; bring them to one grid first (rio.reproject_match)"
             )

@@ -104,7 +104,8 @@ def check_links(graph: Any) -> None:
     """Raise InputError unless links are given as a graph."""
     if not isinstance(graph, Graph):
         raise InputError(
-            f"links: {type(graph).__name__} is not a graph; make one with orograph.read_graph"
+            f"links: {type(graph).__name__} is not a graph; make one with "
+            "og.roads(lines, like=...) or og.read_graph"
         )
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
 from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
@@ -71,3 +73,12 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
         og.DistanceIndex.build(grid, "index.zarr", cost="walk")
     plans = [og.walking_time.plan(og.RasterSpec((64, 64)), model=m) for m in ("walk", "tobler")]
     assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64
+
+
+def test_another_crs_is_named_before_another_shape() -> None:
+    """Two rasters of different CRS seldom have the same shape; the CRS is what must be mended."""
+    axes = {"y": 5_000_000 - 30.0 * np.arange(6), "x": 600_000 + 30.0 * np.arange(8)}
+    dem = xr.DataArray(np.zeros((6, 8)), axes, ("y", "x")).rio.write_crs("EPSG:32632")
+    friction = (dem + 1).rio.reproject("EPSG:4326")
+    with pytest.raises(og.InputError, match=r"friction: its CRS is WGS 84, .*rio\.reproject_match"):
+        og.walking_time(dem, [(600_090, 4_999_940)], friction=friction)

@@ -368,3 +368,13 @@ def test_a_file_that_cannot_be_written_whole_keeps_the_old_one(
 def test_what_is_not_a_table_makes_no_frame() -> None:
     with pytest.raises(og.InputError, match=r"og\.polygonize makes areas"):
         og.to_geodataframe(heights())
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, "nc", "tif"])
+def test_a_folder_that_takes_no_files_is_named(suffix: str) -> None:
+    """By us, before a library that writes the format says it in its own words."""
+    cells = np.array([[5, 2, 9, 4, 7]])
+    table = suffix in SUFFIXES
+    result: Any = og.peaks(cells) if table else og.cost_distance(cells, [(0, 0)])["cost"]
+    with pytest.raises(og.InputError, match=rf"/proc/x\.{suffix}: no file can be created"):
+        og.to_file(result, f"/proc/x.{suffix}")

@@ -98,17 +98,18 @@ def _metres(crs: Any, x: float, y: float, width: float) -> float:
 
     parsed = parse_crs(crs, "result")
     stated = float(parsed.axis_info[0].unit_conversion_factor) if parsed.axis_info else 1.0
+    geod = parsed.get_geod()
+    if geod is None:
+        return stated
     if parsed.is_geographic:
         y = min(max(y, -90.0), 90.0)
-        return float(parsed.get_geod().line_length([0, 1], [y, y]))
-    if not parsed.is_projected:
-        return stated
+        return float(geod.line_length([0, 1], [y, y]))
     step = width / 100
     degrees = Transformer.from_crs(parsed, parsed.geodetic_crs, always_xy=True)
     longitudes, latitudes = degrees.transform([x - step, x + step], [y, y])
     if not np.isfinite([longitudes, latitudes]).all():  # the middle is beyond the projection
         return stated
-    return float(parsed.get_geod().line_length(longitudes, latitudes)) / (2 * step) or stated
+    return float(geod.line_length(longitudes, latitudes)) / (2 * step) or stated
 
 
 def _free_corner(axes: Axes) -> str:

@@ -491,3 +491,11 @@ def test_a_scale_bar_hides_no_sources(dem: xr.DataArray, column: int) -> None:
     (bar,) = scale_bars(axes)
     assert not bar.get_window_extent().contains(*axes.transData.transform(corner[0]))
     matplotlib.pyplot.close("all")
+
+
+def test_a_local_crs_has_the_scale_bar_of_its_unit(dem: xr.DataArray) -> None:
+    """It has no ellipsoid, and no place on one."""
+    local = 'ENGCRS["site",EDATUM["site"],CS[Cartesian,2],AXIS["x",east],AXIS["y",north],'
+    drawn = og.plot(dem.rio.write_crs(pyproj.CRS(local + 'LENGTHUNIT["metre",1]]')))
+    assert bars(drawn) == ["500 m"]
+    matplotlib.pyplot.close("all")

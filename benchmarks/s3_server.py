@@ -1,7 +1,7 @@
 """A server of S3 in memory that takes little of a processor, and any delay, for each request.
 
 It answers what obstore asks of a bucket: GET with ranges and conditions, PUT, HEAD, DELETE, copies,
-listings in one page, and the deletion of many keys. moto takes some 10 ms of a processor for each
+listings in one page, and the deletion of many keys. moto takes about 10 ms of a processor for each
 request and answers one at a time, so a run is measured with it only as far as the server's share.
 """
 

@@ -50,9 +50,10 @@ def emit_call(
     calls: Iterable[tuple[int, Any, Any]],
     arguments: Callable[[int], tuple[Any, ...]],
 ) -> Any:
-    """Emit the call of the function of a number, known at run time; NaN if there is none.
+    """Emit the call of the function of a number, known at run time.
 
-    ``arguments`` emits what the function of a number takes.
+    Return its result; NaN if no function has the number, or if they return nothing. ``arguments``
+    emits what the function of a number takes.
     """
     found = cgutils.alloca_once_value(builder, ir.Constant(ir.DoubleType(), math.nan))
     for own, kind, signature in calls:
@@ -60,7 +61,7 @@ def emit_call(
             function = context.get_function(kind, signature)
             for library in function.libs:
                 context.active_code_library.add_linking_library(library)
-            cost = function(builder, arguments(own))
+            result = function(builder, arguments(own))
             if signature.return_type is not types.none:
-                builder.store(cost, found)
+                builder.store(result, found)
     return builder.load(found)

@@ -92,9 +92,9 @@ def slope_factor(slope, p):
 
 @compiled(error_model="numpy")
 def slope_factors(slopes, p, scratch):
-    """Put the factors of a row of slopes in their place: the bits of `slope_factor`.
+    """Replace the slopes of a row by their factors, with the bits of `slope_factor`.
 
-    ``scratch``: float64, as many as there are slopes.
+    ``slopes`` and ``scratch`` are float64 arrays of shape (n,); ``scratch`` is overwritten.
     """
     kind = int(p[0])
     count = slopes.size

@@ -15,7 +15,18 @@ from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.kernels.relax.models.factors import degrees_of, slope_factor
+from orograph.kernels.relax.models.factors import (
+    INVERSE,
+    IRMISCHER_CLARKE,
+    SECANT,
+    TOBLER,
+    degrees_of,
+    slope_factor,
+    slope_factors,
+)
+from orograph.kernels.relax.models.factors import (
+    TABLE as BY_TABLE,
+)
 
 SHAPE = (17, 22)
 SIDE = 30.0
@@ -194,6 +205,20 @@ def test_angles_are_those_of_the_arctangent() -> None:
     exact = [degrees_of(slope) for slope in (0.0, 1.0, -1.0, math.inf, -math.inf)]
     assert exact == [0.0, 45.0, -45.0, 90.0, -90.0]
     assert math.isnan(degrees_of(math.nan))
+
+
+@pytest.mark.parametrize("kind", [BY_TABLE, INVERSE, SECANT, TOBLER, IRMISCHER_CLARKE])
+@pytest.mark.parametrize("rows", [2, 3, 8, 37])
+def test_a_row_of_factors_has_the_bits_of_single_ones(kind: int, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    angles = np.sort(rng.choice(np.arange(-80, 80), rows, replace=False))
+    p = np.concatenate([[kind, 2, -1, rows], angles, rng.integers(0, 3, rows)])
+    ends = [np.tan(np.radians(angles)), [0.0, -0.0, np.nan, np.inf, -np.inf]]
+    slopes = np.concatenate([rng.normal(size=300), *ends])
+    expected = np.array([slope_factor(slope, p) for slope in slopes])
+    slope_factors(slopes, p, np.empty(slopes.size))
+    np.testing.assert_array_equal(slopes.view(np.int64), expected.view(np.int64))
+    assert np.isfinite(slopes).any()
 
 
 def test_factors_by_hand() -> None:

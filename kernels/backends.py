@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from orograph.kernels.device import Device, current_device, memory_for_tiles, memory_reported
 from orograph.kernels.stages import STAGES
+from orograph.tiles.arrays import use_allocator
 from orograph.tiles.errors import BackendError, InputError
-from orograph.tiles.memory import use_allocator
 
 BACKENDS = ("auto", "numba", "cuda")
 

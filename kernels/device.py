@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.cubins import kept_code
+from orograph.tiles.arrays import empty
 from orograph.tiles.errors import BackendError
-from orograph.tiles.memory import empty
 
 SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import absolute_path, check_name_length, check_path, shown
+from orograph.tiles.arrays import empty
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.files import (
     create_file,
@@ -44,7 +45,6 @@ from orograph.tiles.files import (
     replace_file,
     sync_file,
 )
-from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
 from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy.typing as npt
 
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts, boundary_matrix
 from orograph.kernels.boundary.merge import merge_blocks
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 def solve_blocks(

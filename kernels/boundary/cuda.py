@@ -22,9 +22,8 @@ from orograph.kernels.boundary.steps import Step, last_uses, peak_elements, step
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.minplus.closure import LARGE_STEP, STEP
 from orograph.kernels.relax.definitions import definitions
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import BackendError
-
-Array = npt.NDArray[Any]
 
 SOURCE = "boundary/boundary.cu"
 BYTES_AT_ONCE = 1 << 30

@@ -16,9 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Indices = npt.NDArray[np.int64]
+from orograph.tiles.arrays import Indices
 
 LEAF = 16
 FORWARD = ((0, 1), (1, -1), (1, 0), (1, 1))

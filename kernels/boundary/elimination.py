@@ -41,7 +41,6 @@ from orograph.kernels.boundary.dissection import (
     SECOND,
     TABLES,
     WIDTH,
-    Indices,
     Rectangle,
     border_cells,
     elimination_plan,
@@ -63,8 +62,7 @@ from orograph.kernels.relax.models import (
     cost_rules,
     edge_lengths,
 )
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array, Indices
 
 
 class BlockCosts(NamedTuple):

@@ -8,18 +8,13 @@ every cell. Sources inside the block are seeds as well.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.relax.links import InnerLinks
 from orograph.kernels.relax.tile import TileState, relax, seed
 from orograph.kernels.vectors.lanes import LANES
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array, Indices
 
 
 def interior_distances(

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.relax.links import InnerLinks
+from orograph.tiles.arrays import Array, Indices
 
-Array = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
 _MOVES = 9
 
 

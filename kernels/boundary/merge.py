@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orograph.kernels.boundary.dissection import Indices, Rectangle, border_numbers, merged_border
+from orograph.kernels.boundary.dissection import Rectangle, border_numbers, merged_border
 from orograph.kernels.boundary.elimination import (
-    Array,
     BlockCosts,
     check_block,
     gather_half,
@@ -22,6 +21,7 @@ from orograph.kernels.boundary.elimination import (
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.relax.edge_costs import edge
+from orograph.tiles.arrays import Array, Indices
 
 
 class Seam(NamedTuple):

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import uint64
 
-from orograph.kernels.boundary.dissection import FORWARD, Indices, border_cells
+from orograph.kernels.boundary.dissection import FORWARD, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
@@ -44,11 +44,10 @@ from orograph.kernels.minplus.lanes import (
     noinline,
 )
 from orograph.kernels.relax.edge_costs import edge
+from orograph.tiles.arrays import Array, Indices
 
 MOVES = (*FORWARD, *((-dy, -dx) for dy, dx in FORWARD))
 LANE_BYTES = 128  # of the sources that share a lane: one tile or two of the innermost loop
-
-Array = npt.NDArray[Any]
 
 
 def unreached(dtype: npt.DTypeLike) -> Any:

@@ -33,11 +33,11 @@ from numba import uint64
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import product
+from orograph.tiles.arrays import Array
 
 SAMPLE = 4096  # entries that decide the order of hubs
 CHUNK = 64  # hubs that are compared without a branch between them
 
-Array = npt.NDArray[Any]
 Marks = npt.NDArray[np.uint8]
 
 

@@ -25,12 +25,12 @@ from orograph.kernels.boundary.dissection import (
     TABLES,
     WIDTH,
     EliminationPlan,
-    Indices,
     Rectangle,
     border_numbers,
     elimination_plan,
     merged_border,
 )
+from orograph.tiles.arrays import Indices
 
 Int32Array = npt.NDArray[np.int32]
 Shape = tuple[int, int]

@@ -7,17 +7,13 @@ and the least sums over the terminals lower all others.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.product import product
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 def with_terminals(matrix: Array, costs: BlockCosts, back: BlockCosts | None) -> Array:

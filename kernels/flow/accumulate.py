@@ -18,13 +18,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import MISSING, SINK, steps_in_rows
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 BITS = 62
 """Binary digits of `low`."""

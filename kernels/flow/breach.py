@@ -37,9 +37,9 @@ from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import STEPS
+from orograph.tiles.arrays import Integers
 
 Heights = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Cell = tuple[int, int]
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()

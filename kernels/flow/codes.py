@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
+from orograph.tiles.arrays import Array
 
-Array = NDArray[Any]
 Codes = NDArray[np.uint8]
 
 STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))

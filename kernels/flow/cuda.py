@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar, value_type
 from orograph.kernels.flow.accumulate import BITS, find_circle
 from orograph.kernels.flow.codes import SINK
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 SOURCE = "flow/flow.cu"
 THREADS = 256

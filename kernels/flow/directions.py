@@ -35,13 +35,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import LEAVES, MISSING, SINK, STEPS
 from orograph.kernels.forest.order_keys import order_keys
-
-Array = NDArray[Any]
+from orograph.tiles.arrays import Array
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 

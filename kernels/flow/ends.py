@@ -6,8 +6,6 @@ order, or else leads there; a second pass in the reverse order resolves these. I
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +13,7 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.accumulate import find_circle
 from orograph.kernels.flow.codes import MISSING, SINK, steps_in_rows
 from orograph.kernels.flow.route import compile_kernels as compile_paths
-
-Array = NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 @compiled

@@ -7,18 +7,13 @@ depend on an order; -1 stands for a path that reaches no end that counts.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.accumulate import find_circle
 from orograph.kernels.flow.codes import OUT, SINK, STEPS, steps_in_rows
 from orograph.kernels.flow.route import compile_kernels as compile_paths
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 NONE = -1
 """The length of a path that reaches nothing."""

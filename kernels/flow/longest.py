@@ -7,18 +7,13 @@ greatest of their sums does not depend on an order.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.accumulate import find_circle
 from orograph.kernels.flow.codes import MISSING, SINK, STEPS, steps_in_rows
 from orograph.kernels.flow.lengths import compile_kernels as compile_lengths
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 _DONE = 255
 

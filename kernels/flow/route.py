@@ -14,17 +14,12 @@ onward : of a cell where paths leave the child: the cell to which they lead, `OU
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.accumulate import accumulate, exits_of, from_fixed, hand_on, to_fixed
 from orograph.kernels.flow.codes import ENCODINGS, SINK, decode
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Integers
 
 OUTSIDE = -2
 

@@ -35,16 +35,11 @@ everywhere: so portions have the same bits on any machine.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import MISSING, SINK, STEPS
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 MULTIPLE, INFINITE = 32, 64
 METHODS = {"mfd": MULTIPLE, "dinf": INFINITE}

@@ -14,17 +14,12 @@ All indices are int64. Nothing depends on the order of links or pieces but their
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import MISSING, SINK, Codes, leave_at_border, steps_in_rows
 from orograph.kernels.flow.route import compile_kernels as compile_paths
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 NONE = -1
 _RING = 255

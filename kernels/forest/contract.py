@@ -30,10 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.tiles.arrays import Indices
 
 OUT, IN, UP = 0, 1, 2
-
-Indices = npt.NDArray[np.int64]
 
 
 @compiled

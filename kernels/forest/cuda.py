@@ -23,9 +23,10 @@ from orograph.kernels.device import (
     value_type,
 )
 from orograph.kernels.forest.exact_sum import fold_sum
-from orograph.kernels.forest.keys import Array, key_limits, native_values, unused_key
+from orograph.kernels.forest.keys import key_limits, native_values, unused_key
 from orograph.kernels.forest.tile import TileForest, check_arguments, check_magnitude
 from orograph.kernels.forest.weights import find_weight
+from orograph.tiles.arrays import Array
 
 SOURCE = "forest/forest.cu"
 THREADS = 256

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.forest.keys import Array, decode_row, weigh_row
+from orograph.kernels.forest.keys import decode_row, weigh_row
+from orograph.tiles.arrays import Array
 
 PIECE = 8192  # cells whose exact sum fits int64: 2**13 of them, 8 times 2**46 each
 LOWER = 2.0**40  # ratio of the units of the first and the second sum

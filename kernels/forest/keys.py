@@ -13,12 +13,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.weigh import weigh
+from orograph.tiles.arrays import Array
 
-Array = NDArray[Any]
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.forest.order_keys import Keys, key_values, order_keys
+from orograph.kernels.forest.order_keys import key_values, order_keys
 from orograph.kernels.forest.weights import find_weight
+from orograph.tiles.arrays import Keys
 
 Values = npt.NDArray[Any]
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Keys
+
 Values = npt.NDArray[Any]
-Keys = npt.NDArray[np.uint64]
 
 _TOP_BIT = np.uint64(1 << 63)
 

@@ -51,9 +51,10 @@ from orograph.kernels.forest.first_round import (
     keep_stars,
     mark_choices,
 )
-from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
+from orograph.kernels.forest.keys import make_keys, native_values, pad_heights
 from orograph.kernels.forest.nibbles import count_bits, pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.weights import find_weight, number_of
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 
 MAX_CELLS = 2**29

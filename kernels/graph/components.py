@@ -19,15 +19,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.label.union_find import compress_paths, unite
+from orograph.tiles.arrays import Array
 
 SAMPLE = 1024
 """Vertices that are asked for the tree in which most are."""
-
-Array = npt.NDArray[Any]
 
 
 @compiled

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.device import Device, current_device
 from orograph.kernels.label.union_find_cuda import join_components
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 def graph_components(rows: tuple[Array, Array, Array], *, device: Device | None = None) -> Array:

@@ -24,11 +24,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 @compiled

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
+from orograph.tiles.arrays import Array
 
 SOURCE = "graph/forest.cu"
 THREADS = 256
@@ -18,8 +19,6 @@ BATCH = 4
 ROUNDS = 72
 """No graph takes more, in whole batches: each round halves the components."""
 KINDS = {np.dtype(np.int32): 0, np.dtype(np.int64): 1, np.dtype(np.float64): 2}
-
-Array = npt.NDArray[Any]
 
 
 def spanning_forest(

@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.prefetch import prefetch
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 AHEAD = 4
 """How many vertices before its turn a row is fetched."""

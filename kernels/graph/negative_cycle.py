@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 @compiled

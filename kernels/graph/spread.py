@@ -23,13 +23,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.tiles.arrays import Array
 
 STRATEGIES = ("active", "output", "input")
-
-Array = npt.NDArray[Any]
 
 
 @compiled

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.graph.spread import STRATEGIES, unreached
+from orograph.tiles.arrays import Array
 
 THREADS = 256
 SCAN_THREADS = 1024
@@ -21,8 +22,6 @@ UNIT = 3
 PART, PART_THREADS = 1024, 512
 MOST_DEGREE = 64
 """Of graphs that are relaxed in parts, a thread a vertex; others are relaxed a thread an arc."""
-
-Array = npt.NDArray[Any]
 
 
 class _Rows:

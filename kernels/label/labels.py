@@ -15,9 +15,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from orograph.kernels.label.renumber import renumber
 from orograph.kernels.label.runs import find_cells, read_labels, write_runs
+from orograph.tiles.arrays import Indices
 
 Integers = npt.NDArray[np.integer[Any]]
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 
-Indices = npt.NDArray[np.int64]
-
 
 @compiled
 def number_rows(

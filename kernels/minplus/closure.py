@@ -14,7 +14,6 @@ from numba import uint64
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import infinity, lift, noinline
 from orograph.kernels.minplus.product import (
-    Array,
     check_element,
     check_matrix,
     copy_part,
@@ -22,6 +21,7 @@ from orograph.kernels.minplus.product import (
     product,
     product_traced,
 )
+from orograph.tiles.arrays import Array
 
 STEP, LARGE_STEP = 64, 256  # vertices of a step; large matrices take both, nested
 

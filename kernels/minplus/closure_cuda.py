@@ -16,8 +16,9 @@ import numpy as np
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.minplus.closure import LARGE_STEP, STEP
-from orograph.kernels.minplus.cuda import THREADS, Array, Part, launch, product_on_device
+from orograph.kernels.minplus.cuda import THREADS, Part, launch, product_on_device
 from orograph.kernels.minplus.product import NO_VERTEX, check_element, check_matrix, has_signs
+from orograph.tiles.arrays import Array
 
 
 class HeldRows(NamedTuple):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, current_device
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import check_element, check_matrix, has_signs
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 SOURCE = "minplus/minplus.cu"
 ELEMENTS = {"float32": 0, "float64": 1, "int64": 2}

@@ -10,14 +10,11 @@ counts; the work is serial and deterministic.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 _UNKNOWN, _ON_PATH, _ACYCLIC, _CYCLIC = range(4)
 

@@ -40,13 +40,12 @@ from orograph.kernels.minplus.lanes import (
     lower_unsigned,
     noinline,
 )
+from orograph.tiles.arrays import Array
 
 DEPTH = 512  # values of k in a panel
 ROWS = 96  # of A that are packed at once, to stay in the L2 cache
 COLUMNS = 1024  # of B that are packed at once
 NO_VERTEX = -9999  # as in SciPy
-
-Array = npt.NDArray[Any]
 
 
 @compiled

@@ -25,12 +25,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
-
-Array = NDArray[Any]
-Integers = NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 NO_BAND = 255
 """Band of a cell without a value."""

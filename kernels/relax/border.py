@@ -15,12 +15,12 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.vectors.lanes import MOVES, borrowed
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
-Array = npt.NDArray[Any]
 Border = list[Any]
 """For each of the eight `NEIGHBOURS` the cells that face it, or None."""
 

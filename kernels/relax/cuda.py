@@ -35,8 +35,7 @@ from orograph.kernels.relax.pad_cuda import read_out
 from orograph.kernels.relax.resident import Exchange, next_above
 from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds, limit_of
 from orograph.kernels.vectors.lanes import LANES
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 SOURCE = "relax/relax.cu"
 THREADS = 128

@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.graph.dijkstra import dijkstra
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 @compiled

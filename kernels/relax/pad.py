@@ -20,12 +20,11 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.models import BARRIER
-from orograph.tiles.memory import empty
+from orograph.tiles.arrays import Array, empty
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
-Array = npt.NDArray[Any]
 CELLS_A_BAND = 2**17
 
 

@@ -23,8 +23,6 @@ from orograph.kernels.device import (
 from orograph.kernels.relax.pad import ReadOut, barrier_of
 from orograph.kernels.relax.tile import TileState
 
-Array = npt.NDArray[Any]
-
 SOURCE = "relax/pad.cu"
 THREADS = 256
 

@@ -11,7 +11,6 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.relax.border import (
     Border,
@@ -31,8 +30,7 @@ from orograph.kernels.relax.tile import (
     seed,
     wake,
 )
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 class Exchange(NamedTuple):

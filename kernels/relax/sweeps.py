@@ -16,10 +16,7 @@ Numba compiles a function anew for each constant among its arguments: YES, NO an
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
@@ -62,8 +59,8 @@ from orograph.kernels.vectors.lanes import (
     probe_forward,
     transpose,
 )
+from orograph.tiles.arrays import Array
 
-Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 
 

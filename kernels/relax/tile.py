@@ -46,8 +46,8 @@ from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
 from orograph.kernels.vectors.lanes import LANES, MOVES, borrowed
+from orograph.tiles.arrays import Array
 
-Array = npt.NDArray[Any]
 CELLS_A_THREAD = 2**16  # fewer are done before a thread has started
 IDLE_SECONDS = 1e-4
 

@@ -14,12 +14,12 @@ moves to another cell. Serial, no atomics.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.tiles.arrays import Array
 
 MANY = -1
 """The cell of a stretch that passes several cells."""
@@ -27,8 +27,6 @@ OUTSIDE = -2
 _NONE = -3
 _TINY = 1e-12
 """The share of a segment below which what lies between two crossings is not a piece: a corner."""
-
-Array = npt.NDArray[Any]
 
 
 class Pieces(NamedTuple):

@@ -14,14 +14,11 @@ Dijkstra (1959), doi:10.1007/BF01386390.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 @compiled

@@ -18,7 +18,7 @@ doi:10.1016/0020-0190(88)90066-X.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,7 @@ from orograph.kernels.relax.models import DIAGONAL, EAST_WEST, NORTH_SOUTH, TWO_
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY, lanes
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
+from orograph.tiles.arrays import Array, Integers
 
 CHUNK = 64  # cells of a row, of which many are often of one zone
 # of an edge to the west, and of those to the rows before: a row of the length table

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.definitions import definitions, upload_costs
@@ -19,11 +18,11 @@ from orograph.kernels.relax.models import BARRIER, FRICTION, Rules
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
 from orograph.kernels.vectors.lanes import LANES
+from orograph.tiles.arrays import Array
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.cuda import DeviceTile
 
-Array = npt.NDArray[Any]
 
 SOURCE = "shortest_path_tree/tree.cu"
 THREADS = 128

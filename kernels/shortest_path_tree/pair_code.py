@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.relax.models import BARRIER
+from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import RunError
 
-Integers = npt.NDArray[np.int64]
 NOBODY = np.int64(2**62)
 _NO_LABELS: Integers = np.empty(0, np.int64)
 

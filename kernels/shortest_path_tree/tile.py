@@ -40,8 +40,9 @@ from orograph.kernels.relax.models import (
 )
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
-from orograph.kernels.shortest_path_tree.pair_code import NOBODY, Integers, PairCode
+from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.kernels.vectors.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
+from orograph.tiles.arrays import Integers
 
 NO_DIRECTION = 255
 BY_LINK = 17

@@ -21,13 +21,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orograph.kernels.bits import trailing_zeros
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import make_keys, native_values
-
-Array = NDArray[Any]
+from orograph.tiles.arrays import Array
 
 
 def _first_of_groups(lower: int, connectivity: int) -> int:

@@ -14,8 +14,9 @@ from orograph.kernels.device import (
     scalar,
     value_type,
 )
-from orograph.kernels.forest.keys import Array, key_limits, native_values
+from orograph.kernels.forest.keys import key_limits, native_values
 from orograph.kernels.terrain.basins import FIRST_OF_GROUPS, TileBasins
+from orograph.tiles.arrays import Array
 
 SOURCE = "terrain/basins.cu"
 BLOCK = 32  # cells along the side of a block, as in basins.cu

@@ -21,10 +21,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import native_values, order_float
-
-Array = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
+from orograph.tiles.arrays import Array, Indices, Keys
 
 
 class Depressions(NamedTuple):

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.forest.order_keys import decode_keys
-
-Array = npt.NDArray[Any]
-Keys = npt.NDArray[np.uint64]
+from orograph.tiles.arrays import Array, Keys
 
 
 def subtract_keys(upper: Keys, lower: Keys, dtype: np.dtype[Any]) -> Array:

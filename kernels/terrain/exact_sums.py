@@ -20,10 +20,7 @@ import numpy.typing as npt
 
 from orograph.kernels.bits import leading_zeros
 from orograph.kernels.compiled import compiled
-
-Array = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
+from orograph.tiles.arrays import Indices, Keys
 
 _BITS = 32
 _LOW = np.uint64(2**32 - 1)

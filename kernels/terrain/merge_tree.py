@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-
-Indices = npt.NDArray[np.int64]
+from orograph.tiles.arrays import Indices
 
 
 class Merged(NamedTuple):

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from orograph.kernels.bits import trailing_zeros
 from orograph.kernels.compiled import compiled
-
-Indices = npt.NDArray[np.int64]
+from orograph.tiles.arrays import Indices
 
 _BITS = 11
 

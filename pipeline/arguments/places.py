@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from orograph.arguments.sources import OUTSIDE, SKIP, geometries_inside, point_names, snap_cells
 from orograph.tiles.arguments import check_choice, check_flag
+from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -22,9 +23,6 @@ from orograph.tiles.raster.points import (
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
-
-Array = npt.NDArray[Any]
-Indices = npt.NDArray[np.int64]
 
 
 class Places(NamedTuple):

@@ -23,6 +23,7 @@ from orograph.arguments.source_costs import (
     strengths_of_points,
 )
 from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import valid_cells
@@ -35,8 +36,6 @@ from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 SNAP_CELLS = 10
 OUTSIDE = ("error", "skip")
 SKIP = "pass outside='skip' to go on without them"
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

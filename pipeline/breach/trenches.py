@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from orograph.kernels.flow.breach import find_pits
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 EXACT = 2**53
 """Whole numbers up to it are float64."""

@@ -46,13 +46,13 @@ from orograph.tiles.arguments import (
     check_outputs,
     refuse_arguments,
 )
+from orograph.tiles.arrays import Array, Integers, empty
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.memory import empty
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Variable
 
@@ -75,8 +75,6 @@ DTYPES = ("int64", "int32")
 stored("components-run-labels")(RunLabels)
 stored("components-cell-labels")(CellLabels)
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
 """Of graphs alone."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
+from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 READ_SIDE = 1024
-
-Reals = npt.NDArray[np.float64]
 
 
 def component_table(

@@ -38,6 +38,7 @@ from orograph.kernels.shortest_path_tree.tile import (
     spread_labels,
     tight_steps,
 )
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
@@ -48,7 +49,6 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 
 BACK_DIRECTION = Variable(
     "back_direction",

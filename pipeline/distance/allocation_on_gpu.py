@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
 from orograph.engines.frontier.links import LinkBorder
 from orograph.engines.frontier.protocol import Border, Visit
@@ -29,10 +27,9 @@ from orograph.kernels.shortest_path_tree.cuda import (
     set_distances,
 )
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(slots=True)

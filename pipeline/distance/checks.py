@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.pad import first_outside
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-
-Array = npt.NDArray[Any]
 
 
 def longest_step(lengths: npt.NDArray[np.float64], connectivity: int) -> float:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy.typing as npt
-
 from orograph.arguments.barriers import BARRIERS, parse_barriers
 from orograph.arguments.sources import OUTSIDE, parse_sources
 from orograph.distance.hops import Hops
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-
-Array = npt.NDArray[Any]
 
 MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.problem import Distance, State
 from orograph.kernels.relax.models import CostModel
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 # a tile of a mask holds ones, of which a step adds those of both ends
 PER_HOP = 2

@@ -17,6 +17,7 @@ from orograph.kernels.relax.border import Border
 from orograph.kernels.relax.links import InnerLinks
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.resident import Exchange, ResidentTile
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -28,8 +29,6 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from orograph.execution.run import ResultTable
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 LINK_ENDS = "link_x", "link_y"
 NO_LINK = -1

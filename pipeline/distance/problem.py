@@ -27,14 +27,13 @@ from orograph.kernels.relax.pad import barrier_of
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 NEXT_STEP = "give smaller costs, or max_cost= to leave out such cells"
 

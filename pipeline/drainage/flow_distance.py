@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
@@ -19,6 +18,7 @@ from orograph.flow.reading import refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
 from orograph.operations.operation import operation
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 @stored("flow-lengths")

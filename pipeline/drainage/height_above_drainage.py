@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
@@ -19,6 +18,7 @@ from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
 from orograph.operations.operation import operation
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 NO_HEIGHT = np.uint64(2**64 - 1)
 """Stands for no height among those of 64-bit integers; its bits are those of the label of none."""

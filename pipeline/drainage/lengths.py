@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from orograph.flow.directions import lengths_of_steps
 from orograph.kernels.flow.lengths import NONE
+from orograph.tiles.arrays import Integers
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
-
-Integers = npt.NDArray[np.int64]
 
 BITS = 20
 """Binary digits of a length after the point."""

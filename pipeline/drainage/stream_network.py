@@ -22,15 +22,12 @@ from orograph.flow.reading import FlowSweep, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, SINK, Codes
 from orograph.kernels.flow.streams import NONE, join_pieces, order_links, trace_pieces
 from orograph.terrain.basin_tree import places_of
+from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
 
 LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network, from 1"})
 ORDER = Variable("order", np.dtype(np.uint8), 0, {"long_name": "Strahler order of the stream"})

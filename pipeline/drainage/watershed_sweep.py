@@ -22,6 +22,7 @@ from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.ends import label_ends, replace_labels
 from orograph.terrain.basin_tree import cells_in, places_of
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -29,8 +30,6 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 NONE = -1
 
 WATERSHED = Variable("watershed", np.dtype(np.int64), NONE, {"long_name": "label of the watershed"})

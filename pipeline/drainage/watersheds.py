@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.sources import labelled_points, snap_cells
@@ -16,6 +15,7 @@ from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.ends import compile_kernels
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import shown
+from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
-
-Integers = npt.NDArray[np.int64]
 
 
 @operation("orograph.flow.estimate:estimate_watersheds")

@@ -29,14 +29,13 @@ from orograph.kernels.relax.border import (
     set_halo,
 )
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 SCALE = 2**20
 LEAST_COST = 2  # so that each value is above the least around it

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy.typing as npt
 from dask._task_spec import Task
 
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
@@ -24,6 +23,7 @@ from orograph.execution.jobs import load
 from orograph.execution.run import Progress, ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
@@ -34,7 +34,6 @@ from orograph.tiles.store.sink import count_written
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 
 PART = 2048
 """Cells a side of a part, unless a tile is larger."""

@@ -30,7 +30,6 @@ from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
 from dask._task_spec import Task
 
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
@@ -50,6 +49,7 @@ from orograph.execution.jobs import load
 from orograph.execution.run import Progress, ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
 from orograph.tiles.raster.raster import Raster
@@ -59,7 +59,6 @@ from orograph.tiles.store.sink import ArraySink, ShardWriter, count_written
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 
 TILES_A_THREAD = 4
 MOST_CELLS = 2**26

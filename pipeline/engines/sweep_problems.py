@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-import numpy.typing as npt
-
 from orograph.execution.run import Progress, ResultTable
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from orograph.engines.quadtree_pass import QuadtreePass
 
-Array = npt.NDArray[Any]
 Table = dict[str, Array]
 
 

@@ -25,18 +25,16 @@ from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Protocol
 
-import numpy.typing as npt
-
 from orograph.engines.parts import parts_of, read_parts
 from orograph.execution.context import RunContext
 from orograph.kernels.backends import get_backend
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.system import memory_limit
 
-Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
 LOG = logging.getLogger(__name__)

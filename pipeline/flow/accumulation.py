@@ -15,6 +15,7 @@ from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -22,8 +23,6 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 NO_CELL = -1
 MOST = 2**62
 """Greatest amount that a cell can have."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.flow.codes import ENCODINGS, LOWEST, MISSING
 from orograph.kernels.flow.split import find_angles
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,13 @@ from orograph.kernels.flow.directions import (
 )
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.accumulate import exits_of
 from orograph.kernels.flow.codes import OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.route import OUTSIDE, follow, order_leaving
+from orograph.tiles.arrays import Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join_borders
 from orograph.tiles.grid.quadtree import Place
-
-Integers = npt.NDArray[np.int64]
 
 
 @stored("flow-paths")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,12 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.tile_states import first_refusal
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, decode
 from orograph.tiles.arguments import check_choice
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
-
-Array = npt.NDArray[Any]
 
 
 class FlowProblem(Protocol):

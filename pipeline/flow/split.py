@@ -15,6 +15,7 @@ from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
 from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
 from orograph.kernels.relax.border import facing, inner_of
+from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
@@ -22,8 +23,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
-Reals = npt.NDArray[np.float64]
 RING = 2
 """Cells around a tile on which depends what flows into it."""
 

@@ -36,12 +36,12 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.operations.plan import Grid, Plan
 from orograph.tiles.arguments import check_choice
+from orograph.tiles.arrays import Array, empty
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import empty
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Variable
@@ -62,8 +62,6 @@ EDGES = Variable(
         "flag_meanings": "east south_west south south_east",
     },
 )
-
-Array = npt.NDArray[Any]
 
 
 @stored("forest-edges")

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.sweep_problems import TableMaker
 from orograph.execution.run import ResultTable
+from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
 
-Array = npt.NDArray[Any]
 Columns = dict[str, tuple[tuple[str, ...], Array]]
 """Dimensions and values of each column of a result."""
 

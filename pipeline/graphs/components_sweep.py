@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
-from orograph.graphs.parts import Integers, Part, span
+from orograph.graphs.parts import Part, span
 from orograph.kernels.graph.components import number_places, part_components, write_firsts
 from orograph.kernels.label.union_find import rem_components
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 
 @stored("graph-components-summary")

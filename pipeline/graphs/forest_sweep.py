@@ -17,16 +17,15 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
-from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
+from orograph.graphs.parts import Arcs, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import part_forest
 from orograph.kernels.graph.near_far import arcs_outside
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
 
 
 @stored("graph-forest-summary")

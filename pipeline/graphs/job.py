@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 from xarray.indexes import PandasIndex
@@ -28,6 +27,7 @@ from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column
 from orograph.kernels.backends import get_backend
 from orograph.operations.job import DatasetJob, whole_columns
+from orograph.tiles.arrays import Array
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -39,7 +39,6 @@ from orograph.tiles.store.sink import ArraySink
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 PIECE = 2**24
 
 

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 class Part(NamedTuple):

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
@@ -26,14 +25,12 @@ from orograph.graphs.unreached import mark_unreached
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import arcs_outside, near_far
 from orograph.kernels.graph.spread import unreached
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 VERTICES_A_VISIT = 10_000
 """Vertices that could be settled in the time that a visit takes beside those that it settles."""

@@ -24,6 +24,7 @@ from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.system import cores
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-
-Array = npt.NDArray[Any]
 
 METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
 MOST_COST = 2**60

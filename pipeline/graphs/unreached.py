@@ -6,15 +6,11 @@ negative -1 may be a cost, and 2**60 stands for it, which no cost reaches.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.graph.spread import unreached
+from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
-
-Array = npt.NDArray[Any]
 
 NO_VERTEX = -9999
 NO_HOPS = -1

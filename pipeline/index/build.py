@@ -14,7 +14,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from dask._task_spec import Task
 
 from orograph.arguments.barriers import BARRIERS
@@ -54,7 +53,6 @@ from orograph.tiles.store.sink import StoreSink
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 

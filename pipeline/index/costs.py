@@ -16,11 +16,10 @@ from orograph.kernels.boundary.links import block_links
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.boundary.terminals import with_terminals
 from orograph.kernels.relax.models import BARRIER, CostModel
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-
-Array = npt.NDArray[Any]
 
 
 def problem_of(form: Form, lengths: Array, links: Links | None) -> Distance:

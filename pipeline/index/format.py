@@ -15,6 +15,7 @@ from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle, unreached
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.relax.models import BARRIER, MODELS
+from orograph.tiles.arrays import Array
 from orograph.tiles.format.codec import (
     SHUFFLE,
     compress,
@@ -24,8 +25,6 @@ from orograph.tiles.format.codec import (
 )
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.store.create import Layout
-
-Array = npt.NDArray[Any]
 
 FORMAT = 1
 MOST_CELLS_A_SIDE = 1024  # of a stored block

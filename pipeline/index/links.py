@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.frontier.links import Links
 from orograph.index.format import Form
 from orograph.kernels.boundary.links import are_neighbours
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from orograph.tiles.grid.window import Window
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 COLUMNS = ("tail row", "tail column", "head row", "head column", "edge")
 SPARE_ROWS = 64

@@ -20,11 +20,11 @@ from orograph.index.costs import problem_of
 from orograph.index.links import links_within
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
-from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.propagate import unreached
 from orograph.operations.job import raster_job
 from orograph.operations.launch import launch
 from orograph.results.paths import LeastCostPath
+from orograph.tiles.arrays import Indices
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import ArrayRaster

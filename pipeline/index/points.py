@@ -28,9 +28,9 @@ from orograph.index.query import (
     lift,
 )
 from orograph.index.store import IndexStore
-from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
+from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-Array = npt.NDArray[Any]
 Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
 
 

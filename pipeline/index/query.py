@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.index.costs import costs_of, with_halo
 from orograph.index.store import IndexStore
-from orograph.kernels.boundary.dissection import Indices, border_cells
+from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import (
@@ -38,8 +37,7 @@ from orograph.kernels.boundary.propagate import (
     unreached,
     visit,
 )
-
-Array = npt.NDArray[Any]
+from orograph.tiles.arrays import Array, Indices
 
 WINDOW = 0.5  # in which keys are swept together, in units of the most that a source begins with
 GROUP = 64  # sources that one wave carries: a matrix is read once for all

@@ -45,6 +45,7 @@ from orograph.index.format import (
     split_record,
 )
 from orograph.index.links import COLUMNS, IndexLinks, as_tables, from_tables
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import (
     DamagedChunkError,
     InputError,
@@ -78,8 +79,6 @@ from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.create import Variable, create_dense, create_store, list_table
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, stored_format
-
-Array = npt.NDArray[Any]
 
 HEADER = "distance_index"
 LINK_TABLES = "link_ends", "link_costs"

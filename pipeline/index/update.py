@@ -22,6 +22,7 @@ from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.propagate import unreached
 from orograph.tiles.arguments import is_number
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.metadata import read_array
 from orograph.tiles.graph.graph import Graph
@@ -32,8 +33,6 @@ from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard
 from orograph.tiles.vector.layer import NO_LABEL, VectorLayer
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

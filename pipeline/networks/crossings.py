@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.allocation import (
     ALLOCATION,
@@ -37,6 +36,7 @@ from orograph.kernels.shortest_path_tree.crossings import (
 from orograph.operations.job import Job, RasterJob
 from orograph.polygons.job import TracedParts
 from orograph.results.paths import LeastCostPath
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
@@ -45,9 +45,6 @@ from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.layer import VectorLayer
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

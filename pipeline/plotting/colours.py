@@ -7,10 +7,10 @@ simulate them; the tests measure it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from orograph.tiles.arrays import Array
 
 PALETTE = (
     "#9580ff", "#eaea80", "#801500", "#004095", "#55806a", "#eabfff", "#008095", "#6a2a40",
@@ -21,7 +21,6 @@ COMPASS = ("#475592", "#564147", "#79501e", "#aa7f2a", "#c5b875", "#acd4cb", "#8
 GREY = np.array([0.6, 0.6, 0.6])
 MOST_ROUNDS = 500  # they end sooner unless a region has too many neighbours
 
-Array = npt.NDArray[Any]
 Colours = npt.NDArray[np.float64]
 
 

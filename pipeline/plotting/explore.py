@@ -17,6 +17,7 @@ from orograph.plotting.relief import shadows
 from orograph.plotting.tables import read_marks
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import VectorLayer
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 MERCATOR, DEGREES = "EPSG:3857", "EPSG:4326"
 HALF = 20037508.342789244  # metres from the equator to the edges of a map in Web Mercator
 STEPS = 32  # colours of a colour bar
-
-Array = npt.NDArray[Any]
 
 
 def explore(

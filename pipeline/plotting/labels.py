@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from orograph.plotting.colours import GREY, PALETTE, as_rgb, region_colours
 from orograph.plotting.reading import every
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import OrographError
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import open_raster
 
 LEAST_SIDE = 512  # pixels: pictures of small rasters are enlarged to at least this side
-
-Array = npt.NDArray[Any]
 
 
 def components_picture(

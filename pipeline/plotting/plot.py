@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.kernels.relax.models import MODELS
 from orograph.plotting.frame import draw_scale_bar, name_axes, same_view, set_aspect, update_marks
@@ -17,6 +16,7 @@ from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import check_integer, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import reproject
 from orograph.tiles.grid.georeference import Georeference
@@ -35,8 +35,6 @@ _MAIN = ("cost", "hops", "labels", "edges", "paths", "corridor", "allocation", "
 MOST_PIXELS = 2**16
 
 _STATED_UNITS = {model.units for model in MODELS.values()} - {""}
-
-Array = npt.NDArray[Any]
 
 
 class _Shown(NamedTuple):

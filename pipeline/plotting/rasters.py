@@ -17,6 +17,7 @@ from orograph.plotting.labels import paint_regions
 from orograph.plotting.layers import PATHS, draw_layer, name_classes
 from orograph.plotting.reading import Extent, Picture, read_picture
 from orograph.results.names import name_labels
+from orograph.tiles.arrays import Array
 from orograph.tiles.raster.raster import Raster
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "n
 SOURCE = np.zeros(3)
 MOST_LINES = 2**18
 MOST_NUMBERS = 12
-
-Array = npt.NDArray[Any]
 
 
 class Drawing(NamedTuple):

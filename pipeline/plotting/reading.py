@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.window import Window
@@ -16,7 +17,6 @@ from orograph.tiles.raster.raster import Raster
 READ_SIDE = 1024
 LEAST_SIDE = 512  # pixels of a raster that is resampled
 
-Array = npt.NDArray[Any]
 Extent = tuple[float, float, float, float]
 """Left, right, bottom and top on the map."""
 

@@ -11,13 +11,10 @@ import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.polygons.contours import NO_BAND, find_bands, follow, trace_contours
+from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
 
 PIECES = ("lines", "of_lines", "outline", "of_outline")
 

@@ -20,6 +20,7 @@ from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
 from orograph.results.units import UNITS, unit_scale
 from orograph.tiles.arguments import check_choice, check_flag, check_number, shown
+from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import open_raster
@@ -28,8 +29,6 @@ from orograph.tiles.vector.layer import VectorLayer
 if TYPE_CHECKING:
     from orograph.operations.job import Job
 
-Array = npt.NDArray[Any]
-Reals = npt.NDArray[np.float64]
 
 MOST_LEVELS = 254
 

@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.map_overlap import MapOverlap, part_side
 from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
 from orograph.operations.job import Job
+from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError, OrographError, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.layer import VectorLayer
-
-Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

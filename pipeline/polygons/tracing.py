@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.label.union_find import components
@@ -18,12 +17,10 @@ from orograph.kernels.polygons.rings import (
     split_rings,
     trace_boundaries,
 )
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 SIDES = ("south", "north", "east", "west")
 WALKS = ("corners", "starts", "first", "onward", "region")

@@ -32,6 +32,7 @@ from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import BidirectionalTasks, EndPair
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.store.create import Variable
@@ -39,7 +40,6 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 Cells = npt.NDArray[np.int64]
 
 PAIRS_A_TASK = 16

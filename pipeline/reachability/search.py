@@ -28,7 +28,6 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.hops import PER_HOP
 from orograph.engines.executors import Executor
@@ -41,9 +40,9 @@ from orograph.reachability.tile import (
     VisitRequest,
     visit_tiles,
 )
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
-Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
 

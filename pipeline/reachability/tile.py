@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.hops import PER_HOP, Hops
 from orograph.engines.frontier.protocol import Border, Visit
@@ -25,12 +24,11 @@ from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.shortest_path_tree.backtrack import descend
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

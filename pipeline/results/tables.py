@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.arguments import shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from geopandas import GeoDataFrame
 
-Array = npt.NDArray[Any]
 
 # by a column that only this table has: its dimensions, and the prefix of the columns with the
 # coordinates of its points

@@ -10,15 +10,13 @@ import numpy.typing as npt
 
 from orograph.road_links.tags import add_tags
 from orograph.tiles.arguments import shown
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 
 OSM_SUFFIXES = (".osm", ".pbf", ".osm.bz2")
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 class Lines(NamedTuple):

@@ -8,7 +8,7 @@ costs from vertex to vertex. A stretch without access in between joins its two n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,9 @@ from orograph.kernels.graph.spread import spread
 from orograph.kernels.roads.cut import Pieces
 from orograph.kernels.roads.through import paths_through
 from orograph.road_links.tags import BACKWARD, FORWARD
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 MOST_SHORTCUTS = 2**26

@@ -32,6 +32,7 @@ from orograph.road_links.tags import (
     speeds_of,
 )
 from orograph.tiles.arguments import check_choice
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph, make_graph
@@ -46,8 +47,6 @@ COSTS = ("time", "length")
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _READ_SIDE = 512
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.arguments import is_number, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.vector.layer import VectorLayer
 
@@ -34,8 +35,6 @@ _DIRECTIONS = {
 _NO = {"", "no", "false", "0"}
 _TAG = re.compile(r'"((?:[^"\\]|\\.)*)"=>"((?:[^"\\]|\\.)*)"')
 TAGS = "highway", "oneway", "junction", "bridge", "tunnel"
-
-Array = npt.NDArray[Any]
 
 
 def add_tags(layer: VectorLayer) -> VectorLayer:

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.source_costs import Strength
+from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
-
-Reals = npt.NDArray[np.float64]
 
 LN2 = math.log(2)
 TERMS = 18

@@ -9,10 +9,10 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.map_overlap import MapOverlap
 from orograph.source_runs.growth import Growth
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
@@ -20,7 +20,6 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 COST, ALLOCATION, REACHED = "cost", "allocation", "reached_cells"
 
 

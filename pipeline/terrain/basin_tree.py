@@ -24,6 +24,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
+from orograph.tiles.arrays import Array, Integers, Keys
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place, Sides
@@ -31,10 +32,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import Raster
-
-Array = npt.NDArray[Any]
-Keys = npt.NDArray[np.uint64]
-Integers = npt.NDArray[np.int64]
 
 OUTSIDE = -1
 """Number of the terminal into which outlets drain."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table, TableMaker
 from orograph.kernels.terrain.depressions import renumber
@@ -24,12 +23,10 @@ from orograph.kernels.terrain.order import order_indices
 from orograph.terrain.basin_tree import Cells
 from orograph.terrain.fates import Fates
 from orograph.terrain.hierarchy import Held, Hierarchy
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.create import ColumnsInTurns
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 FATES = ("own_pit", "own_key", "died", "died_key", "heir")
 """Columns of pits that are decided above the tiles, and of those that yield to them."""

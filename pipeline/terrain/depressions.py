@@ -34,6 +34,7 @@ from orograph.terrain.fates import Fates, FateTree, resolve_fates
 from orograph.terrain.hierarchy import Held, Hierarchy
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Place
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 TileState = tuple[LeafState, Array]
 LABELS = Variable(
     "labels",

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.terrain.merge_tree import find_heirs
 from orograph.terrain.basin_tree import BasinTree, Cells, MergeState, Tree
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 _NEVER = np.iinfo(np.uint64).max, np.iinfo(np.int64).max
 
 

@@ -12,10 +12,8 @@ from orograph.kernels.terrain import depressions, exact_sums
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.exact_sums import Areas, Sums
 from orograph.terrain.fates import Fates
+from orograph.tiles.arrays import Array, Integers, Keys
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.uint64]
 HEIGHT_BITS = {exact_sums.INTEGERS: 64, exact_sums.DOUBLES: 53, exact_sums.SINGLES: 24}
 AREA_BITS = 53
 

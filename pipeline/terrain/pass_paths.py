@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from orograph.kernels.forest.order_keys import order_keys
 from orograph.reachability.pairs import Query
+from orograph.tiles.arrays import Integers
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.mask import MaskRaster
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

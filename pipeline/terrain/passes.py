@@ -8,7 +8,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.arguments.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
@@ -21,6 +20,7 @@ from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
     from orograph.reachability.search import SearchResult
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 Nothing = tuple[()]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table, TableMaker
@@ -29,6 +28,7 @@ from orograph.terrain.basin_tree import (
 from orograph.terrain.fates import Fates, FateTree, resolve_fates
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

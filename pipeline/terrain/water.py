@@ -32,11 +32,10 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
+from orograph.tiles.arrays import Array, Keys
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
-Keys = npt.NDArray[np.uint64]
 TileState = tuple[LeafState, Array]
 
 

@@ -35,7 +35,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.memory import empty
+from orograph.tiles.arrays import empty
 
 FORMAT = 1
 """Version of the format of entries."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import refuse_large_graph
 from orograph.tiles.graph.lines import (
@@ -22,8 +22,6 @@ from orograph.tiles.graph.lines import (
     read_numbers,
     split_first,
 )
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

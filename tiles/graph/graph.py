@@ -27,14 +27,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.tiles import html
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.order import storage_order
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 MOST_WEIGHT = 2**59
 WEIGHTS_AT_ONCE = 2**24

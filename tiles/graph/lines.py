@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
-
-Array = npt.NDArray[Any]
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 MOST_TEXT = 2**36

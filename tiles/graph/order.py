@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from orograph.tiles.arrays import Integers
 
 
 def storage_order(

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import refuse_large_graph
 from orograph.tiles.graph.sparse import entries_of
-
-Array = npt.NDArray[Any]
 
 END_NAMES = (("source", "target"), ("from", "to"), ("u", "v"))
 WEIGHT_NAMES = ("weight", "length", "cost")

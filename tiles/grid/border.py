@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Indices
 from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.window import Window
-
-Indices = npt.NDArray[np.int64]
 
 EAST, SOUTH_WEST, SOUTH, SOUTH_EAST = 0, 1, 2, 3
 DIRECTION_STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))

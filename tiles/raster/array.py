@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arrays import empty
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import empty
 from orograph.tiles.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Indices
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import check_window
 from orograph.tiles.vector.burn import Spans, burn
 from orograph.tiles.vector.layer import NO_LABEL, VectorLayer
-
-Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.grid.georeference import Georeference
@@ -17,8 +18,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
-
-Indices = npt.NDArray[np.int64]
 
 MOST_LISTED = 5
 READ_SIDE = 512

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arrays import empty
 from orograph.tiles.format.checksums import check_stated, checksum_in, checksum_of_end
 from orograph.tiles.format.codec import (
     check_frame,
@@ -37,7 +38,6 @@ from orograph.tiles.format.codec import (
 )
 from orograph.tiles.format.metadata import read_document, read_metadata
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import empty
 from orograph.tiles.storage import Reader, State, Storage
 from orograph.tiles.store.decoded_cache import TILE_CACHE
 

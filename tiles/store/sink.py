@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arrays import empty
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.metadata import ArrayMetadata, read_array
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import empty
 from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.raster import StoreRaster, shards_by_row
 from orograph.tiles.store.shard import (

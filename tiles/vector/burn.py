@@ -10,14 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from orograph.tiles.arrays import Indices, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.vector.layer import Geometries, VectorLayer
-
-Indices = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
 
 
 class Spans(NamedTuple):

@@ -14,16 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.frontier.tile_keys import TileKeys
 from orograph.engines.tile_states import Tile
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 if TYPE_CHECKING:
     from orograph.engines.frontier.protocol import Border
 
-Array = npt.NDArray[Any]
 Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""
 NOTHING: tuple[Border, list[int]] = ([None] * 8, [0] * 8)

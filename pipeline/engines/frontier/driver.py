@@ -31,7 +31,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier import tile_map
@@ -54,6 +53,7 @@ from orograph.engines.frontier.worker import (
 from orograph.engines.tile_states import Tile, forget
 from orograph.execution.run import Progress
 from orograph.execution.watch import begin_phase
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
@@ -61,7 +61,6 @@ from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = npt.NDArray[Any]
 
 MOST_UNWRITTEN = 8
 """Final shards of a worker beyond which it writes several in a task."""

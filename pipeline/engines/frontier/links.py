@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.window import Window
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 
 class LinksOfTile(NamedTuple):

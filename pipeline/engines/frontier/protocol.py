@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import numpy.typing as npt
-
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.tile_states import OnBackend, Tile, TileDefaults, TileProblem
 from orograph.kernels.backends import get_backend
+from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
-Array = npt.NDArray[Any]
 Table = dict[str, Array]
 Columns = dict[str, tuple[tuple[str, ...], Array]]
 """Dimensions and values of each column."""

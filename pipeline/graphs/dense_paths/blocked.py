@@ -37,6 +37,7 @@ from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
 from orograph.kernels.minplus.product import NO_VERTEX
 from orograph.kernels.stages import kernel
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 
-Array = npt.NDArray[Any]
 Tile = tuple[Array, Array | None]
 """Lengths, and the predecessors if they are asked for."""
 

@@ -25,12 +25,11 @@ from scipy import sparse
 from orograph.execution.settings import thread_count
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.tiles.arguments import as_plain, check_path, is_number, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import refuse_large_graph
 from orograph.tiles.graph.sparse import entries_of
 from orograph.tiles.raster.array import is_cupy
-
-Array = npt.NDArray[Any]
 
 DTYPES = ("float64", "float32", "int64")
 SCAN = 256

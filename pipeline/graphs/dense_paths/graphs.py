@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import psutil
 from scipy import sparse
 
 from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.graph.read import read_graph
 
-Array = npt.NDArray[Any]
 GIB = 2**30
 COPIES = 3
 """Tables that a run in memory holds at the same time: two generations of tiles, and the result."""

@@ -14,18 +14,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.graphs.dense_paths.blocked import Blocks
 from orograph.kernels.backends import get_backend
 from orograph.kernels.device import Device
 from orograph.kernels.minplus.closure_cuda import HeldRows, close_rows
 from orograph.kernels.minplus.product import NO_VERTEX
+from orograph.tiles.arrays import Array
 
 if TYPE_CHECKING:
     from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 
-Array = npt.NDArray[Any]
 
 TILES_A_DEVICE = 8
 """Rows of tiles that a device has at least, if there are several: for less, one is as quick."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
@@ -15,10 +14,9 @@ from orograph.graphs.dense_paths.edge_matrix import open_edges
 from orograph.graphs.job import GraphJob, graph_job
 from orograph.graphs.shortest_paths import METHODS, STAGES, PathSearch, choose_method, limit_of
 from orograph.tiles.arguments import check_choice
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import make_graph
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

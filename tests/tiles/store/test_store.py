@@ -26,6 +26,7 @@ from reseal import reseal
 
 from orograph.kernels import device as cuda
 from orograph.tiles import storage
+from orograph.tiles.arrays import use_allocator
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import (
     BackendError,
@@ -37,7 +38,6 @@ from orograph.tiles.errors import (
 from orograph.tiles.files import TEMPORARY
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import use_allocator
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import (
     Layout,

@@ -40,7 +40,6 @@ MIB = 2**20
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*OF_GRIDS, "storage_options")
-"""Options of a run that its plan has too."""
 """The options of a run that its plan depends on."""
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
@@ -280,7 +279,8 @@ def make_plan(
         raise InputError(f"{name}: not used by this plan of {operation.__name__}; leave it out")
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
     if "grid" in parameters:
-        subject = open_grid(subject, **cuts, argument=first, workers=workers)
+        which = {n: given[n] for n in ("band", "variable") if n in own and n in given}
+        subject = open_grid(subject, **cuts, **which, argument=first, workers=workers)
     elif any(value is not None for value in cuts.values()):
         ((name, value), *_) = ((n, v) for n, v in cuts.items() if v is not None)
         raise InputError(f"{name}: {shown(value)}; {first} is not cut into tiles: leave it out")
@@ -434,11 +434,13 @@ def open_grid(
     shard: int | None = None,
     argument: str = "raster",
     workers: int = 0,
+    band: int | None = None,
+    variable: str | None = None,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
     spec = raster
     if not isinstance(raster, RasterSpec):
-        spec = open_raster(raster, argument=argument)
+        spec = open_raster(raster, band=band, variable=variable, argument=argument)
         tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
     return Grid(spec.shape, np.dtype(spec.dtype), layout, workers)

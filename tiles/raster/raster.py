@@ -19,7 +19,6 @@ from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
 from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.nodata import native_nodata
 from orograph.tiles.object_options import given_storage_options
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, from_elsewhere
 from orograph.tiles.raster.file import FileRaster
@@ -190,9 +189,9 @@ def _open_zarr(source: Any, band: int | None, nodata: float | None, variable: st
     source = store_of(source)
     folder = folder_of(source)
     if folder is not None and is_store(folder):
-        return _open_store(folder, nodata, variable)
+        return StoreRaster(folder, variable, nodata=nodata)
     if folder is not None and variable is None and is_store(os.path.dirname(folder)):
-        return _open_store(os.path.dirname(folder), nodata, os.path.basename(folder))
+        return StoreRaster(os.path.dirname(folder), os.path.basename(folder), nodata=nodata)
     opened = open_zarr(source, variable)
     if isinstance(opened, xr.Dataset):
         opened = opened[choose_variable(opened, type(source).__name__, variable)]
@@ -215,7 +214,7 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             "environment: set them there, or ingest the file first"
         )
     if not of_file and is_store(path):
-        return _open_store(path, nodata, variable)
+        return StoreRaster(path, variable, nodata=nodata)
     if not of_file and is_object_address(path):
         _check_object(path)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
@@ -257,19 +256,6 @@ def _check_object(path: str) -> None:
 
 class _CannotReadError(Exception):
     """Raised by a reader that does not support a file's format."""
-
-
-def _open_store(path: str, nodata: float | None, variable: str | None) -> Raster:
-    raster = StoreRaster(path, variable)
-    # Compare representations, since NaN is not equal to itself.
-    if nodata is not None and repr(native_nodata(nodata, raster.dtype, path)) != repr(
-        raster.nodata
-    ):
-        raise InputError(
-            f"{path}: nodata={nodata}, but the store says {raster.nodata}; "
-            "leave it out, or ingest the source again with another"
-        )
-    return raster
 
 
 def _by_rasterio(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:

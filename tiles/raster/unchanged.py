@@ -27,8 +27,8 @@ def version_of(raster: Raster, known: Version | None = None) -> Version | None:
     """
     if isinstance(raster, ArrayRaster) or (isinstance(raster, LazyRaster) and not raster.source):
         return None
-    if isinstance(raster, StoreRaster):  # its metadata may be others now
-        raster = StoreRaster(raster.storage, raster.variable)
+    if isinstance(raster, StoreRaster):
+        raster = raster.again()
         states = raster.states()
         if known is not None and known.states == states:
             return known

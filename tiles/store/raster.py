@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from orograph.tiles.format.metadata import (
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import native_nodata
 from orograph.tiles.patience import patiently
 from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.shard import format_in_group, read_window, stored_format
@@ -66,11 +68,13 @@ class StoreRaster:
         Its name; optional if there is only one.
     unfinished : bool
         Whether the store may be unfinished: shards that do not exist yet read as fill values.
+    nodata : number, optional
+        Value of cells that have none, in place of the store's.
 
     Raises
     ------
     InputError
-        If there is no finished store, or no such variable.
+        If there is no finished store, or no such variable, or its dtype cannot hold ``nodata``.
     DamagedStoreError
         If its metadata are damaged.
     """
@@ -85,6 +89,7 @@ class StoreRaster:
         variable: str | None = None,
         *,
         unfinished: bool = False,
+        nodata: float | None = None,
     ) -> None:
         self.storage = open_storage(place)
         path = self.path
@@ -99,7 +104,14 @@ class StoreRaster:
         self.variable = names[0] if variable is None else variable
         if self.variable not in names:
             raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")
-        self._header = header_of(store, self.variable, unfinished)
+        header = header_of(store, self.variable, unfinished)
+        own = native_nodata(nodata, header.dtype, path)
+        self._header = header if own is None else replace(header, nodata=own)
+        self._given = nodata
+
+    def again(self) -> StoreRaster:
+        """Return the same raster, opened anew: its metadata may be others by now."""
+        return StoreRaster(self.storage, self.variable, nodata=self._given)
 
     @property
     def path(self) -> str:

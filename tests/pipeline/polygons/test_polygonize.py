@@ -141,6 +141,21 @@ def test_nothing_but_nodata_has_no_areas() -> None:
     assert len(og.polygonize(np.zeros((3, 4), int), nodata=0, tile=2)) == 0
 
 
+def test_nodata_of_a_store_may_be_another(tmp_path: Path) -> None:
+    cells = np.array([[0, 1, 1], [2, 0, 1]])
+    og.ingest(cells, tmp_path / "a.zarr")
+    found = og.polygonize(tmp_path / "a.zarr", nodata=0)
+    assert found.columns["label"].tolist() == [1, 2]
+    assert og.polygonize(tmp_path / "a.zarr").columns["label"].tolist() == [0, 1, 2]
+
+
+def test_a_plan_is_of_the_raster_that_is_named(tmp_path: Path) -> None:
+    both = xr.Dataset({name: (("y", "x"), np.eye(4, dtype=int)) for name in ("one", "other")})
+    with pytest.raises(og.InputError, match="variable='one'"):
+        og.polygonize.plan(both)
+    assert og.polygonize.plan(both, variable="other").shape == (4, 4)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_names_of_labels(count: int, tmp_path: Path) -> None:
     """An allocation to named sources has their names, also from a store or a NetCDF file."""

@@ -30,6 +30,7 @@ from orograph.tiles.raster.raster import (
     StoreRaster,
     open_raster,
 )
+from orograph.tiles.raster.unchanged import version_of
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import publish
@@ -758,13 +759,26 @@ def test_a_nodata_that_no_cell_of_a_file_can_have_is_none(tmp_path: Path) -> Non
     assert open_raster(_byte_with_odd_nodata(tmp_path)).nodata is None
 
 
-def test_a_nodata_other_than_the_stores_is_refused(tmp_path: Path) -> None:
+def test_a_nodata_that_is_given_replaces_the_stores(tmp_path: Path) -> None:
     path = write_store(tmp_path / "a")
-    with pytest.raises(InputError, match="nodata=3, but the store says None"):
-        open_raster(path, nodata=3)
+    plain, given = open_raster(path), open_raster(path, nodata=3)
+    assert plain.nodata is None
+    assert given.nodata == 3
+    assert plain.fingerprint() != given.fingerprint()
+    version = version_of(given)
+    assert version is not None
+    assert version.fingerprint == given.fingerprint()
     create_store(tmp_path / "b", (2, 2), Layout(2, 2), [Variable("z", "f4", np.nan)])
     publish(tmp_path / "b", tmp_path / "b.zarr")
     assert np.isnan(open_raster(tmp_path / "b.zarr", nodata=np.nan).nodata)
+    assert open_raster(tmp_path / "b.zarr", nodata=-9999).nodata == -9999
+
+
+def test_a_nodata_that_cells_of_a_store_cannot_hold_is_refused(tmp_path: Path) -> None:
+    create_store(tmp_path / "a", (2, 2), Layout(2, 2), [Variable("z", "u1", None)])
+    publish(tmp_path / "a", tmp_path / "a.zarr")
+    with pytest.raises(InputError, match="nodata=300"):
+        open_raster(tmp_path / "a.zarr", nodata=300)
 
 
 def test_names_of_variables_need_not_be_text() -> None:

@@ -89,13 +89,30 @@ def negative_cycle(
     vertex = _search(*rows, looked_at, np.zeros(n, dtype), tail_of, arc_of)
     if vertex < 0:
         return None
-    cycle, weights = [], []
+    cycle = _round(tail_of, vertex)
+    weights = [rows[2][arc_of[head]].item() for head in cycle]
+    return cycle, sum_of(weights, dtype)
+
+
+def cycle_among(tail_of: Array) -> list[int]:
+    """Return the vertices of a cycle among predecessors, in order; empty if there is none."""
+    vertex = _on_cycle(tail_of, np.empty(tail_of.size, np.int64))
+    return [] if vertex < 0 else _round(tail_of, vertex)
+
+
+def sum_of(weights: list[Any], dtype: np.dtype[Any]) -> float:
+    """Return the exact length of a cycle, rounded once."""
+    return sum(weights) if dtype.kind == "i" else math.fsum(weights)
+
+
+def _round(tail_of: Array, vertex: int) -> list[int]:
+    """Return a cycle among predecessors, in order, that ends in a vertex on it."""
+    cycle = []
     head = vertex
     while True:
-        weights.append(rows[2][arc_of[head]].item())
         head = int(tail_of[head])
         cycle.append(head)
         if head == vertex:
             break
     cycle.reverse()
-    return cycle, sum(weights) if dtype.kind == "i" else math.fsum(weights)
+    return cycle

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec
+from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.job import GraphJob, graph_job, method_on, parts_job
+from orograph.graphs.job import GraphJob, method_on, parts_job, search_job
+from orograph.graphs.part_search import PartReader, hop_levels, predecessors_from_hops
 from orograph.graphs.path_frontier import PartHops, PartRows, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.graph.hops import between, level_predecessors
 from orograph.kernels.stages import kernel
 from orograph.results.paths import LeastCostPath
@@ -27,19 +30,33 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
     limit = graph.vertex_count if most is None else int(most)
     parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
 
-    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+    def in_parts(reader: PartReader) -> tuple[Any, Any]:
+        levels, nothing = hop_levels(reader, starts, limit)
+        before = predecessors_from_hops(reader, levels, nothing, None) if traced else None
+        return levels.view(f"i{levels.itemsize}"), before  # what stands for none becomes -1
+
+    def in_one(backend: str) -> tuple[Any, Any]:
         found = kernel("graph_hops", backend)(graph.rows, starts, limit)
+        if not traced:
+            return found, None
+        before = np.full(found.size, NO_VERTEX, np.int64)
+        level_predecessors(*graph.rows[:2], graph.position, found, before)
+        return found, before
+
+    def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
+        if graph.part_count > 1 and may_use_numba(backend):
+            found, before = in_parts(PartReader(graph, cancelled, weighted=False))
+        else:
+            found, before = in_one(backend)
         hops = np.take(found, graph.stored, mode="clip")  # without a copy
         columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), hops)}
-        if traced:
-            before = np.full(found.size, NO_VERTEX, np.int64)
-            level_predecessors(*graph.rows[:2], graph.position, found, before)
+        if before is not None:
             columns["predecessor"] = ("vertex",), before[graph.stored]
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
-    in_parts = method_on(chosen) == "delta-stepping"
-    if graph.part_count > 1 and in_parts and not traced:
+    on_workers = method_on(chosen) == "delta-stepping" and not stays_in_memory((), spec)
+    if graph.part_count > 1 and on_workers and not traced:
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
@@ -47,7 +64,7 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
             links=links_between(graph),
         )  # fmt: skip
         return parts_job(graph, parameters, spec, problem, (PartRows(graph, unweighted=True),))
-    return graph_job(graph, "graph-hops", parameters, chosen, spec, solve)
+    return search_job(graph, "graph-hops", parameters, chosen, spec, solve)
 
 
 def pairs_of(graph: Graph, s: Any, t: Any) -> Any:

@@ -107,15 +107,15 @@ class GraphJob(DatasetJob):
 
 @dataclass
 class WholeGraph:
-    """Engine for a graph in a single part, which one function solves in this process."""
+    """Engine for a graph that one function solves in this process."""
 
-    solve: Callable[[], tuple[dict[str, Any], Columns]]
+    solve: Callable[[Event], tuple[dict[str, Any], Columns]]
     columns: Columns = field(default_factory=dict)
     done: bool = False
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Call the function; return the attributes of the result."""
-        attributes, self.columns = self.solve()
+        attributes, self.columns = self.solve(cancelled)
         self.done = True
         return attributes
 
@@ -168,7 +168,23 @@ def graph_job(
     """
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
-        return WholeGraph(lambda: solve(backend))
+        return WholeGraph(lambda cancelled: solve(backend))
+
+    return _job(graph, operation, parameters, backend, make_engine, spec)
+
+
+def search_job(
+    graph: Graph,
+    operation: str,
+    parameters: Mapping[str, Any],
+    backend: str,
+    spec: RunSpec,
+    solve: Callable[[str, Event], tuple[dict[str, Any], Columns]],
+) -> GraphJob:
+    """Do as `graph_job` where ``solve`` also takes the event that tells it to stop."""
+
+    def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
+        return WholeGraph(lambda cancelled: solve(backend, cancelled))
 
     return _job(graph, operation, parameters, backend, make_engine, spec)
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import GraphOptions, RunSpec
+from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.job import check_graph, graph_job, method_on, parts_job
+from orograph.graphs.job import check_graph, method_on, parts_job, search_job
+from orograph.graphs.part_search import (
+    PartReader,
+    hop_levels,
+    least_costs,
+    predecessors_from_hops,
+    signed_costs,
+)
 from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.negative_cycle import negative_cycle
@@ -144,10 +153,13 @@ def shortest_paths(
         "predecessors": bool(predecessors),
     }
 
-    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+    def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
+        if graph.part_count > 1 and search.takes_parts and may_use_numba(backend):
+            return search.in_parts(starts, PartReader(graph, cancelled))
         return search.from_all(starts, backend)
 
-    if graph.part_count > 1 and method in OF_PARTS and not predecessors:
+    on_workers = not stays_in_memory((), spec)
+    if graph.part_count > 1 and method in OF_PARTS and not predecessors and on_workers:
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
             bucket_width(graph), search.most, chosen, cost_fill(graph), method,
@@ -155,11 +167,11 @@ def shortest_paths(
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
         return parts_job(graph, parameters, spec, problem, rows)
-    return graph_job(graph, "shortest-paths", parameters, chosen, spec, solve)
+    return search_job(graph, "shortest-paths", parameters, chosen, spec, solve)
 
 
 OF_PARTS = "delta-stepping", "dijkstra"
-"""Methods that read a graph in parts a part at a time."""
+"""Methods that workers do, each with a part at a time."""
 STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}
 
 
@@ -218,13 +230,59 @@ class PathSearch:
         else:
             with ThreadPoolExecutor(min(cores(), starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
+        return self._columns(starts, costs, before)
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether a part can be read at a time: else arcs that enter a vertex are needed."""
+        return self.method != "bellman-ford" or self.strategy == "active"
+
+    def in_parts(
+        self, starts: npt.NDArray[np.int64], reader: PartReader
+    ) -> tuple[dict[str, Any], Columns]:
+        """Do as `from_all` with the arcs of a part at a time."""
+        graph, dtype = self.graph, cost_dtype(self.graph)
+        if self.method == "bellman-ford":
+            found = [
+                signed_costs(reader, start, dtype, lambda *cycle: refuse_cycle(graph, *cycle))
+                for start in starts.tolist()
+            ]
+        else:
+            width = bucket_width(graph)
+            found = least_costs(reader, starts, dtype, self.method, width, self.most)
+        costs = np.empty((starts.size, graph.vertex_count), dtype)
+        before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
+        for i, cost in enumerate(found):
+            tree = None
+            if self.traced:
+                levels = hop_levels(reader, starts[i : i + 1], cost.size, cost)
+                tree = predecessors_from_hops(reader, *levels, cost)
+            self._cut(cost, tree)
+            np.take(cost, graph.stored, out=costs[i], mode="clip")
+            mark_unreached(costs[i], cost_fill(graph))
+            if tree is not None:
+                np.take(tree, graph.stored, out=before[i], mode="clip")
+        return self._columns(starts, costs, before)
+
+    def _columns(
+        self, starts: npt.NDArray[np.int64], costs: Array, before: Array
+    ) -> tuple[dict[str, Any], Columns]:
+        """Return the attributes and columns of the result."""
         columns: Columns = {
-            **vertex_columns(graph, starts.tolist()),
+            **vertex_columns(self.graph, starts.tolist()),
             "cost": (("source", "vertex"), costs),
         }
         if self.traced:
             columns["predecessor"] = ("source", "vertex"), before
         return {"method": self.method}, columns
+
+    def _cut(self, cost: Array, before: Array | None) -> None:
+        """Mark vertices as unreached whose cost is above the greatest that counts."""
+        if self.method == "bellman-ford":
+            far = cost > self.most
+            cost[far] = unreached(cost.dtype)
+            if before is not None:
+                before[far] = NO_VERTEX
 
     def from_vertex(self, start: int, backend: str) -> tuple[Array, Array | None]:
         """Return the cost and predecessor of every vertex, from one source."""
@@ -247,11 +305,7 @@ class PathSearch:
             before = np.full(cost.size, NO_VERTEX, np.int64)
             first = rows.indices.dtype.type(start)
             tight_tree(*rows, graph.position, first, nothing, cost, before)
-        if self.method == "bellman-ford":
-            far = cost > self.most
-            cost[far] = nothing
-            if before is not None:
-                before[far] = NO_VERTEX
+        self._cut(cost, before)
         return cost, before
 
     def _bellman_ford(self, starts: Array, cost: Array, backend: str) -> None:
@@ -273,9 +327,12 @@ def refuse_negative_cycle(
 ) -> None:
     """Raise `NegativeCycle` if a negative cycle goes through the marked vertices."""
     found = negative_cycle(graph.rows, looked_at, dtype)
-    if found is None:
-        return
-    cycle, length = found
+    if found is not None:
+        refuse_cycle(graph, *found)
+
+
+def refuse_cycle(graph: Graph, cycle: list[int], length: float) -> None:
+    """Raise `NegativeCycle` for a cycle of stored vertices, which costs become ever less along."""
     places = graph.position[cycle]
     first = int(places.argmin())
     named = graph.ids[np.roll(places, -first)].tolist()

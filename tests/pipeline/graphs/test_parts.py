@@ -169,11 +169,11 @@ def test_shortest_paths_read_parts_alone(
     pack = PartPaths.pack
     monkeypatch.setattr(PartPaths, "memory", lambda problem: 0)
     monkeypatch.setattr(PartPaths, "pack", lambda *a: spilled.append(a) or pack(*a))
-    found = og.shortest_paths(graph, 3, method=method, backend="numba")
+    out = tmp_path / "b.zarr"
+    found = og.shortest_paths(graph, 3, method=method, backend="numba", out=out).load()
     assert "rows" not in vars(graph)
     assert len(spilled) >= 9
     assert found.equals(og.shortest_paths(graph_of(1), 3))
-    assert og.shortest_paths(graph, 3, predecessors=True)["cost"].equals(found["cost"])
 
 
 @pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs"])

@@ -1,0 +1,436 @@
+"""Searches in a graph that is read a part at a time, where all parts share the memory.
+
+What is known of vertices, their costs or hops, is there for the whole graph; arcs are there of one
+part. A visit brings a part to its fixpoint up to a bound. A vertex of another part that it lowers
+is *pending*: it waits to be relaxed when its own part is visited. Costs only fall, and the last
+ones are the least sums over all paths, whatever the order of the visits.
+
+Arrays, beside those of `orograph.kernels.graph.near_far`:
+
+- ``indptr`` (own + 1,), ``indices``, ``weight``: the rows of the part; ``indptr`` counts from the
+  first arc of the graph, heads are vertices of the graph;
+- ``bounds`` (parts + 1,): the first vertex of each part, and their number;
+- ``pending`` (n,): from the first vertex of each part on, those of its vertices that wait;
+- ``count`` (parts,): how many these are;
+- ``key`` (parts,): the least cost of any of them, or more than any cost;
+- ``listed`` (n,) uint8: whether a vertex is among them; 0 at first.
+
+Serial, no atomics.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from orograph.kernels.compiled import compiled
+from orograph.kernels.graph.dijkstra import rise, sink
+from orograph.kernels.graph.near_far import AHEAD, COST_AHEAD, FAR, NEAR
+from orograph.kernels.prefetch import prefetch
+
+
+@compiled
+def hand_over(vertex, value, bounds, pending, count, key, listed):
+    """Let a vertex wait in its part."""
+    part = np.searchsorted(bounds, np.int64(vertex), side="right") - 1
+    key[part] = min(key[part], value)
+    if listed[vertex] == 0:
+        listed[vertex] = FAR
+        pending[bounds[part] + count[part]] = vertex
+        count[part] += 1
+
+
+@compiled
+def paths_in_part(
+    part: Any,
+    indptr: Any,
+    indices: Any,
+    weight: Any,
+    bounds: Any,
+    width: Any,
+    upto: Any,
+    most: Any,
+    nothing: Any,
+    cost: Any,
+    pending: Any,
+    count: Any,
+    key: Any,
+    listed: Any,
+) -> Any:
+    """Lower costs by delta-stepping in a part, up to `upto`; return how many vertices it relaxed.
+
+    The second number is how many vertices were reached for the first time. As
+    `orograph.kernels.graph.near_far`, where the names are explained.
+    """
+    base, first = np.int64(indptr[0]), bounds[part]
+    own = np.uint64(bounds[part + 1] - first)
+    far = pending[first : bounds[part + 1]]
+    waiting = count[part]
+    near = np.zeros(own + np.uint64(1 + AHEAD), np.uint32)  # from 0 in the part
+    least = nothing
+    for i in range(waiting):
+        least = min(least, cost[far[i]])
+    relaxed, fresh = 0, 0
+    below = least
+    while waiting and least <= upto:
+        bound = max(below, least) + width
+        begin, end = np.uint64(0), np.uint64(0)
+        rest = nothing
+        kept = 0
+        for i in range(waiting):
+            vertex = far[i]
+            known = cost[vertex]
+            if known < below:  # it has been relaxed since it was listed
+                listed[vertex] = 0
+            elif known < bound or known <= least:
+                listed[vertex] = NEAR
+                near[end] = vertex - first
+                end = end + np.uint64(1) if end < own else np.uint64(0)
+            else:
+                far[kept] = vertex
+                kept += 1
+                rest = min(rest, known)
+        waiting = kept
+        least = rest
+        if begin != end:
+            below = bound
+        while begin != end:
+            tail = np.uint64(near[begin])
+            row = np.uint64(indptr[np.uint64(near[begin + np.uint64(AHEAD)])] - base)
+            prefetch(indices, row)
+            prefetch(weight, row)
+            if indices.size:
+                soon = np.uint64(near[begin + np.uint64(COST_AHEAD)])
+                last = max(np.int64(indptr[soon + np.uint64(1)]) - base, 1) - 1
+                prefetch(cost, indices[np.uint64(min(np.int64(indptr[soon]) - base, last))])
+                prefetch(cost, indices[np.uint64(last)])
+            begin = begin + np.uint64(1) if begin < own else np.uint64(0)
+            vertex = tail + np.uint64(first)
+            listed[vertex] &= FAR
+            relaxed += 1
+            known = cost[vertex]
+            for arc in range(
+                np.uint64(indptr[tail] - base), np.uint64(indptr[tail + np.uint64(1)] - base)
+            ):
+                head = indices[arc]
+                total = known + weight[arc]
+                if total < cost[head] and total <= most:
+                    fresh += cost[head] == nothing
+                    cost[head] = total
+                    inside = np.uint64(head) - np.uint64(first)
+                    if inside >= own:
+                        hand_over(head, total, bounds, pending, count, key, listed)
+                        continue
+                    lists = listed[head]
+                    if total < bound:
+                        near[end] = inside
+                        end += np.uint64(1 - (lists & NEAR))
+                        end = end if end <= own else np.uint64(0)
+                        listed[head] = lists | NEAR
+                        prefetch(indptr, inside)
+                    else:
+                        far[waiting] = head
+                        waiting += 1 - (lists >> 1)
+                        listed[head] = lists | FAR
+                        least = min(least, total)
+    kept = 0
+    for i in range(waiting):
+        if cost[far[i]] >= below:
+            far[kept] = far[i]
+            kept += 1
+        else:
+            listed[far[i]] = 0
+    count[part] = kept
+    key[part] = least if kept else nothing
+    return relaxed, fresh
+
+
+@compiled
+def _by_level(far, waiting, hops, upto, listed):
+    """Take the vertices up to a level from a part's list; return them in the order of levels.
+
+    Returns them, where those of each level begin, the first of these levels, and how many stay.
+    """
+    low, high, taken = np.int64(upto) + 1, np.int64(-1), 0
+    for i in range(waiting):
+        level = np.int64(hops[far[i]])
+        if level <= upto:
+            low, high, taken = min(low, level), max(high, level), taken + 1
+    starts = np.zeros(max(high - low, 0) + 3, np.int64)
+    for i in range(waiting):
+        level = np.int64(hops[far[i]])
+        if level <= upto:
+            starts[level - low + 2] += 1
+    for i in range(2, starts.size):
+        starts[i] += starts[i - 1]
+    ready = np.empty(taken, far.dtype)
+    kept = 0
+    for i in range(waiting):
+        vertex = far[i]
+        level = np.int64(hops[vertex])
+        if level <= upto:
+            ready[starts[level - low + 1]] = vertex
+            starts[level - low + 1] += 1
+            listed[vertex] = 0
+        else:
+            far[kept] = vertex
+            kept += 1
+    return ready, starts, low, kept
+
+
+@compiled
+def hops_in_part(
+    part: Any,
+    indptr: Any,
+    indices: Any,
+    bounds: Any,
+    upto: Any,
+    most: Any,
+    nothing: Any,
+    hops: Any,
+    pending: Any,
+    count: Any,
+    key: Any,
+    listed: Any,
+    weight: Any,
+    cost: Any,
+) -> Any:
+    """Lower hops in a part by breadth-first search from its pending vertices up to level `upto`.
+
+    Levels are unsigned, and `nothing` is the greatest. With ``weight`` and ``cost``, which are both
+    None or not, only tight arcs count. Returns how many vertices were looked at, and how many were
+    reached for the first time. Rows within the part are taken as by
+    `orograph.kernels.graph.hops.level_hops`, without branches.
+    """
+    base, first, past = np.int64(indptr[0]), bounds[part], bounds[part + 1]
+    far = pending[first:past]
+    ready, starts, low, kept = _by_level(far, count[part], hops, upto, listed)
+    queue = np.zeros(past - first + ready.size + 1 + AHEAD, indices.dtype)
+    queue[:] = first
+    begin, end = 0, 0
+    looked_at, fresh = 0, 0
+    level = low
+    run = 0
+    one, two, three = np.int64(1), np.int64(2), np.int64(3)
+    while level <= upto and (begin < end or run + 2 < starts.size):
+        if run + 2 < starts.size:
+            for i in range(starts[run], starts[run + 1]):
+                if np.int64(hops[ready[i]]) == level:  # else it has been lowered meanwhile
+                    queue[end] = ready[i]
+                    end += 1
+            run += 1
+        stop = end
+        looked_at += stop - begin
+        following = hops.dtype.type(level + 1)
+        for i in range(begin, stop):
+            vertex = queue[i]
+            tail = np.int64(vertex) - first
+            prefetch(indices, np.int64(indptr[np.int64(queue[i + AHEAD]) - first]) - base)
+            arc, end_of_row = np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base
+            if arc == end_of_row or level >= most:
+                continue
+            if weight is None and indices[arc] >= first and indices[end_of_row - 1] < past:
+                while arc < end_of_row:
+                    last = end_of_row - one
+                    for other in (arc, min(arc + one, last), min(arc + two, last), last):
+                        head = indices[other]
+                        known = hops[head]
+                        queue[end] = head
+                        end += known > following
+                        fresh += known == nothing
+                        hops[head] = min(known, following)
+                    arc += three
+                    end_of_row -= one
+                continue
+            for other in range(arc, end_of_row):
+                head = indices[other]
+                known = hops[head]
+                if known <= following:
+                    continue
+                if weight is not None and cost[vertex] + weight[other] != cost[head]:
+                    continue
+                fresh += known == nothing
+                hops[head] = following
+                if first <= head < past:
+                    queue[end] = head
+                    end += 1
+                else:
+                    hand_over(head, following, bounds, pending, count, key, listed)
+        begin = stop
+        level += 1
+    waiting = 0
+    least = nothing
+    for i in range(kept):
+        vertex = far[i]
+        if hops[vertex] > upto:
+            far[waiting] = vertex
+            waiting += 1
+            least = min(least, hops[vertex])
+        else:
+            listed[vertex] = 0
+    for i in range(begin, end):
+        vertex = queue[i]
+        if listed[vertex] == 0:
+            listed[vertex] = FAR
+            far[waiting] = vertex
+            waiting += 1
+        least = min(least, hops[vertex])
+    count[part] = waiting
+    key[part] = least
+    return looked_at, fresh
+
+
+@compiled
+def dijkstra_in_part(
+    part: Any,
+    indptr: Any,
+    indices: Any,
+    weight: Any,
+    bounds: Any,
+    upto: Any,
+    most: Any,
+    nothing: Any,
+    cost: Any,
+    pending: Any,
+    count: Any,
+    key: Any,
+    listed: Any,
+) -> Any:
+    """Do as `paths_in_part` by Dijkstra's algorithm; see `orograph.kernels.graph.dijkstra`."""
+    base, first = np.int64(indptr[0]), bounds[part]
+    own = bounds[part + 1] - first
+    far = pending[first : bounds[part + 1]]
+    heap = np.empty(own, np.uint32)
+    keys = np.empty(own, cost.dtype)
+    place = np.full(own, -1, np.int64)
+    size = 0
+    for i in range(count[part]):
+        rise(heap, keys, place, size, np.int64(far[i]) - first, cost[far[i]])
+        listed[far[i]] = 0
+        size += 1
+    relaxed, fresh = 0, 0
+    while size and keys[0] <= upto:
+        tail, known = np.int64(heap[0]), keys[0]
+        size -= 1
+        relaxed += 1
+        place[tail] = -1
+        if size:
+            sink(heap, keys, place, size, np.int64(heap[size]), keys[size])
+        for arc in range(np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base):
+            head = indices[arc]
+            total = known + weight[arc]
+            if total < cost[head] and total <= most:
+                fresh += cost[head] == nothing
+                cost[head] = total
+                inside = np.int64(head) - first
+                if not 0 <= inside < own:
+                    hand_over(head, total, bounds, pending, count, key, listed)
+                    continue
+                if place[inside] < 0:
+                    place[inside] = size
+                    size += 1
+                rise(heap, keys, place, place[inside], inside, total)
+    for i in range(size):
+        far[i] = heap[i] + first
+        listed[far[i]] = FAR
+    count[part] = size
+    key[part] = keys[0] if size else nothing
+    return relaxed, fresh
+
+
+@compiled
+def relax_in_part(
+    part: Any,
+    indptr: Any,
+    indices: Any,
+    weight: Any,
+    bounds: Any,
+    floor: Any,
+    budget: Any,
+    cost: Any,
+    pending: Any,
+    count: Any,
+    listed: Any,
+    tail_of: Any,
+) -> Any:
+    """Lower costs in a part, negative weights included, until none changes or enough have.
+
+    Vertices are relaxed in the order in which they were lowered. ``tail_of`` (n,), or None, is the
+    predecessor of each vertex. Returns how many times a vertex was lowered: `budget` or more if
+    that is why it ended; and the greatest integer if it met a cost below `floor`.
+    """
+    base, first = np.int64(indptr[0]), bounds[part]
+    own = bounds[part + 1] - first
+    far = pending[first : bounds[part + 1]]
+    unkeyed = np.zeros(count.size, np.int64)
+    ring = np.empty(own + 1, np.uint32)
+    begin, end = 0, count[part]
+    for i in range(end):
+        ring[i] = far[i] - first
+    lowered = 0
+    while begin != end and lowered < budget:
+        tail = np.int64(ring[begin])
+        vertex = tail + first
+        known = cost[vertex]
+        if known < floor:
+            lowered = np.iinfo(np.int64).max
+            break
+        begin = begin + 1 if begin < own else 0
+        listed[vertex] = 0
+        for arc in range(np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base):
+            head = indices[arc]
+            total = known + weight[arc]
+            if total < cost[head]:
+                cost[head] = total
+                lowered += 1
+                if tail_of is not None:
+                    tail_of[head] = vertex
+                inside = np.int64(head) - first
+                if not 0 <= inside < own:
+                    hand_over(head, 0, bounds, pending, count, unkeyed, listed)
+                elif listed[head] == 0:
+                    listed[head] = FAR
+                    ring[end] = inside
+                    end = end + 1 if end < own else 0
+    waiting = 0
+    while begin != end:
+        far[waiting] = ring[begin] + first
+        waiting += 1
+        begin = begin + 1 if begin < own else 0
+    count[part] = waiting
+    return lowered
+
+
+@compiled
+def predecessors_in_part(
+    indptr: Any,
+    indices: Any,
+    first: Any,
+    position: Any,
+    nothing: Any,
+    hops: Any,
+    before: Any,
+    weight: Any,
+    cost: Any,
+) -> None:
+    """Write the place in the source of the first vertex from which each is one hop away.
+
+    Only the arcs of a part that begins with vertex `first` are looked at; `before` is negative
+    where none has been found. With ``weight`` and ``cost`` only tight arcs count.
+    """
+    base = np.int64(indptr[0])
+    for tail in range(indptr.size - 1):
+        vertex = first + tail
+        if hops[vertex] == nothing:
+            continue
+        place = position[vertex]
+        following = hops.dtype.type(np.int64(hops[vertex]) + 1)
+        for arc in range(np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base):
+            head = indices[arc]
+            if hops[head] != following:
+                continue
+            if weight is not None and cost[vertex] + weight[arc] != cost[head]:
+                continue
+            if before[head] < 0 or place < before[head]:
+                before[head] = place

@@ -16,6 +16,7 @@ Afforest: Sutton, Ben-Nun, Barak (2018), doi:10.1109/IPDPS.2018.00012.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,73 @@ def join_inside(indptr, indices, first, parent, root):
                 head = np.int64(indices[arc]) - first
                 if 0 <= head < n:
                     unite(parent, tail, parent.dtype.type(head))
+
+
+@compiled
+def join_last_of_part(indptr, indices, first, parent, crossing):
+    """Do as `join_last` for the vertices of a part, and heads in it, among parents of the graph.
+
+    `indptr` counts from the first arc of the graph. The vertices from which arcs lead to earlier
+    parts are written to `crossing`, from 0 in the part; returns how many there are.
+    """
+    one = np.uint64(1)
+    base = np.uint64(indptr[0])
+    n = np.uint64(indptr.size - 1)
+    low, past = np.uint64(first), np.uint64(first) + n
+    count = np.uint64(0)
+    end = np.uint64(indptr[n]) - base
+    for i in range(n):
+        own = n - one - i
+        vertex = low + own
+        begin = np.uint64(indptr[own]) - base
+        last, crosses = vertex, False
+        if begin < end:
+            crosses = indices[begin] < low
+            arc = end - one
+            last = np.uint64(indices[arc])
+            while last >= past and arc > begin:
+                arc -= one
+                last = np.uint64(indices[arc])
+            last = vertex if last >= past else last
+        end = begin
+        parent[vertex] = parent[last] if last > vertex else vertex
+        crossing[count] = own
+        count += np.uint64(crosses)
+    smallest = np.full(n, past, parent.dtype)
+    for own in range(n):
+        greatest = np.uint64(parent[low + own]) - low
+        smallest[greatest] = min(smallest[greatest], parent.dtype.type(low + own))
+        parent[low + own] = smallest[greatest]
+    return count
+
+
+@compiled
+def join_part(indptr, indices, first, parent, root, crossing):
+    """Join the ends of the arcs of a part that do not lead to later parts.
+
+    As in `join_others` arcs within the part are left out where the parent is `root`; if that is no
+    vertex, each edge is looked at once. `crossing` are vertices from which arcs lead to earlier
+    parts.
+    """
+    base = np.int64(indptr[0])
+    n = indptr.size - 1
+    low = parent.dtype.type(first)
+    past = parent.dtype.type(first + n)
+    for own in range(n):
+        tail = parent.dtype.type(first + own)
+        if parent[tail] != root:
+            end = past if root < parent.size else tail
+            for arc in range(np.int64(indptr[own]) - base, np.int64(indptr[own + 1]) - base):
+                if indices[arc] >= end:  # heads ascend
+                    break
+                if indices[arc] >= low:
+                    unite(parent, tail, indices[arc])
+    for own in crossing:
+        tail = parent.dtype.type(first + own)
+        for arc in range(np.int64(indptr[own]) - base, np.int64(indptr[own + 1]) - base):
+            if indices[arc] >= low:
+                break
+            unite(parent, tail, indices[arc])
 
 
 @compiled
@@ -247,6 +315,25 @@ def _largest_tree(parent: Array, otherwise: int) -> int:
     roots, counts = np.unique(parent[:: parent.size // SAMPLE + 1], return_counts=True)
     most = 2 * counts.max(initial=0) > counts.sum()
     return int(roots[counts.argmax()]) if most else otherwise
+
+
+def join_parts(parts: Iterable[tuple[int, tuple[Array, Array]]], parent: Array) -> None:
+    """Write the smallest vertex of each vertex's component, given the parts of a graph in order.
+
+    Parameters
+    ----------
+    parts
+        The first vertex of each part, and its rows: ``indptr`` (own + 1,), which counts from the
+        first arc of the graph, and ``indices``. Edges lead both ways.
+    parent : (n,) of the dtype of ``indices``
+    """
+    for first, (indptr, indices) in parts:
+        n = indptr.size - 1
+        crossing = np.empty(n + 1, np.uint32)
+        count = join_last_of_part(indptr, indices, first, parent, crossing)
+        root = _largest_tree(parent[first : first + n], parent.size)
+        join_part(indptr, indices, first, parent, root, crossing[:count])
+    compress_paths(parent)
 
 
 def graph_components(rows: tuple[Array, Array, Array]) -> Array:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import numpy as np
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec
+from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
-from orograph.graphs.job import GraphJob, graph_job, sweep_job
-from orograph.kernels.graph.components import number_components
+from orograph.graphs.job import GraphJob, graph_job, search_job, sweep_job
+from orograph.graphs.part_search import PartReader
+from orograph.kernels.graph.components import join_parts, number_components
 from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -41,7 +43,16 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
         chosen = choose_backend("graph_parts", (), spec)  # they are joined on the CPU
-        return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
+        if not stays_in_memory((), spec):
+            return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
+
+        def join(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
+            reader = PartReader(graph, cancelled, weighted=False)
+            root = np.empty(graph.vertex_count, graph.arrays["indices"].dtype)
+            join_parts(reader.heads(), root)
+            return number(graph, root)
+
+        return search_job(graph, "graph-components", {}, chosen, spec, join)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         if method == "auto":

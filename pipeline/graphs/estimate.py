@@ -56,6 +56,8 @@ def estimate_paths(
     arcs = _bytes(graph, *ROWS)
     if graph.part_count > 1 and method in ("auto", *OF_PARTS) and not traced:
         return _by_parts("shortest_paths", graph, workers, count, 8 * count * n)
+    if graph.part_count > 1:
+        return _a_part_at_a_time("shortest_paths", graph, workers, count, 8 + 8 * traced)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
     searches = min(cores(), count)
@@ -71,6 +73,8 @@ def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> 
     written = graph.vertex_count * (4 + 8 * traced)
     if graph.part_count > 1 and not traced:
         return _by_parts("hop_distance", graph, workers, 1, written)
+    if graph.part_count > 1:
+        return _a_part_at_a_time("hop_distance", graph, workers, 1, 4 + 8 * traced)
     own = _bytes(graph, *ROWS) + 2 * written + 12 * graph.vertex_count
     return _in_this_process("hop_distance", graph, workers, own, written)
 
@@ -124,6 +128,20 @@ def _by_parts(operation: str, graph: Graph, workers: int, sources: int, written:
     client = 24 * sources * n + (56 + 8 * sources) * graph.arc_count
     states = 16 * sources * n  # of parts that a worker has no room for, and as they are handed over
     return _plan(operation, graph, workers, 2 * parts, per_worker, client, written, states)
+
+
+def _a_part_at_a_time(
+    operation: str, graph: Graph, workers: int, sources: int, written: int
+) -> GraphPlan:
+    """Return the plan of a search that this process does with a part at a time.
+
+    ``written`` are bytes a vertex and source. A stored graph takes more, as far as there is room.
+    """
+    n, parts = graph.vertex_count, graph.part_count
+    part = -(-_bytes(graph, *ROWS) // parts)
+    # costs, what waits, hops and what waits for them, and what has gone into the result twice
+    own = part + (32 + 2 * written) * sources * n
+    return _in_this_process(operation, graph, workers, own, written * sources * n)
 
 
 def _swept(

@@ -9,7 +9,7 @@ the bound lies above the least cost that waits in any other.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +78,12 @@ class PartReader:
             _, dropped = self._kept.popitem(last=False)
             self._room += sum(array.nbytes for array in dropped)
         return rows
+
+    def heads(self) -> Iterator[tuple[int, tuple[Array, Array]]]:
+        """Yield the first vertex, ``indptr`` and ``indices`` of each part."""
+        for part, first in enumerate(self.graph.bounds[:-1]):
+            indptr, indices, _ = self.rows(part)
+            yield first, (indptr, indices)
 
 
 class Search:

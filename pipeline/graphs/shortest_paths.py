@@ -110,10 +110,11 @@ def shortest_paths(
     the same bits with every method. Among several predecessors, the one with the fewest edges to
     the source is chosen, then the first in the order of the graph's source.
 
-    A graph in several parts is processed by delta-stepping over parts, in threads or on the workers
-    of ``client``. Each of them holds as many parts as fit into half of its memory, and this process
-    holds one cost for each vertex and source at the end. ``"dijkstra"`` is then the method within a
-    part. ``"bellman-ford"`` and predecessors hold all arcs in this process.
+    A graph in several parts is read a part at a time by this process, which holds some 16 bytes a
+    vertex and source, and as many parts of a stored graph as fit into half of its memory. Several
+    sources are worked on in threads. With ``out=`` or ``client``, delta-stepping and Dijkstra's
+    algorithm without predecessors run over parts in threads or on the workers, and can be resumed.
+    ``strategy="output"`` and ``"input"``, and searches on a GPU, hold all arcs.
 
     References
     ----------

@@ -276,7 +276,7 @@ class GraphReachJob(Job[Reach]):
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
         """Return the engine that calls the search function."""
-        return WholeGraph(lambda: ({"reach": self.search()}, {}))
+        return WholeGraph(lambda cancelled: ({"reach": self.search()}, {}))
 
     def collect(self, engine: WholeGraph, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
         """Return the `Reach` that the search function has returned."""

@@ -102,8 +102,10 @@ def paths_in_part(
             prefetch(weight, row)
             if indices.size:
                 soon = np.uint64(near[begin + np.uint64(COST_AHEAD)])
-                last = max(np.int64(indptr[soon + np.uint64(1)]) - base, 1) - 1
-                prefetch(cost, indices[np.uint64(min(np.int64(indptr[soon]) - base, last))])
+                past: Any = max(np.int64(indptr[soon + np.uint64(1)]) - base, 1)
+                last = past - 1
+                row_of_soon: Any = min(np.int64(indptr[soon]) - base, last)
+                prefetch(cost, indices[np.uint64(row_of_soon)])
                 prefetch(cost, indices[np.uint64(last)])
             begin = begin + np.uint64(1) if begin < own else np.uint64(0)
             vertex = tail + np.uint64(first)
@@ -210,9 +212,10 @@ def hops_in_part(
     queue[:] = first
     begin, end = 0, 0
     looked_at, fresh = 0, 0
-    level = low
+    level: Any = low
     run = 0
     one, two, three = np.int64(1), np.int64(2), np.int64(3)
+    other: Any
     while level <= upto and (begin < end or run + 2 < starts.size):
         if run + 2 < starts.size:
             for i in range(starts[run], starts[run + 1]):
@@ -227,7 +230,8 @@ def hops_in_part(
             vertex = queue[i]
             tail = np.int64(vertex) - first
             prefetch(indices, np.int64(indptr[np.int64(queue[i + AHEAD]) - first]) - base)
-            arc, end_of_row = np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base
+            arc: Any = np.int64(indptr[tail]) - base
+            end_of_row: Any = np.int64(indptr[tail + 1]) - base
             if arc == end_of_row or level >= most:
                 continue
             if weight is None and indices[arc] >= first and indices[end_of_row - 1] < past:
@@ -368,7 +372,7 @@ def relax_in_part(
     begin, end = 0, count[part]
     for i in range(end):
         ring[i] = far[i] - first
-    lowered = 0
+    lowered: Any = 0
     while begin != end and lowered < budget:
         tail = np.int64(ring[begin])
         vertex = tail + first

@@ -29,12 +29,10 @@ from orograph.kernels.graph.part_search import (
     relax_in_part,
 )
 from orograph.kernels.graph.spread import unreached
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.system import cores, memory_limit
-
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
 
 VISIT = 2000
 """Vertices that could be relaxed in the time that a visit takes beside those that it relaxes."""
@@ -87,7 +85,7 @@ class PartReader:
 
 
 class Search:
-    """What is known of the vertices in one search, and which of them wait to be relaxed."""
+    """State of one search: what is known of the vertices, and which wait to be relaxed."""
 
     def __init__(self, graph: Graph, starts: Integers, found: Array, nothing: Any) -> None:
         n, parts = graph.vertex_count, graph.part_count
@@ -110,14 +108,14 @@ class Search:
             self.pending[first : first + end - begin] = vertices[begin:end]
 
     @property
-    def board(self) -> tuple[Array, ...]:
+    def board(self) -> tuple[Array, Array, Array, Array, Array]:
         """The last arrays that kernels take."""
         return self.found, self.pending, self.count, self.key, self.listed
 
 
 @dataclass
 class Slack:
-    """By how much a visit goes beyond the least cost that waits in another part.
+    """Distance that a visit goes beyond the least cost that waits in another part.
 
     A wide one relaxes vertices that will be relaxed again, a narrow one visits parts for little: it
     is moved towards where both cost the same.
@@ -185,9 +183,16 @@ def least_costs(
     ]
 
     def visit(part: int, rows: Rows, upto: Any, search: Search) -> tuple[int, int]:
+        found: tuple[int, int]
         if method == "dijkstra":
-            return dijkstra_in_part(part, *rows, reader.bounds, upto, most, nothing, *search.board)  # type: ignore[no-any-return]
-        return paths_in_part(part, *rows, reader.bounds, width, upto, most, nothing, *search.board)  # type: ignore[no-any-return]
+            found = dijkstra_in_part(
+                part, *rows, reader.bounds, upto, most, nothing, *search.board
+            )  # fmt: skip
+        else:
+            found = paths_in_part(
+                part, *rows, reader.bounds, width, upto, most, nothing, *search.board
+            )  # fmt: skip
+        return found
 
     run_searches(reader, searches, most, 16 * width, visit)
     return [search.found for search in searches]
@@ -202,16 +207,16 @@ def hop_levels(
     ``cost`` only tight arcs count: those that the least costs go along.
     """
     n = reader.graph.vertex_count
-    dtype = np.dtype(np.uint32 if n < 2**31 else np.uint64)
-    nothing = dtype.type(np.iinfo(dtype).max)
+    nothing: Any = np.uint32(2**32 - 1) if n < 2**31 else np.uint64(2**64 - 1)
     search = Search(reader.graph, starts, np.full(n, nothing), nothing)
 
     def visit(part: int, rows: Rows, upto: Any, search: Search) -> tuple[int, int]:
         weight = None if cost is None else rows.weight
-        return hops_in_part(
+        found: tuple[int, int] = hops_in_part(
             part, rows.indptr, rows.indices, reader.bounds, np.int64(upto), np.int64(most),
             nothing, *search.board, weight, cost,
-        )  # type: ignore[no-any-return] # fmt: skip
+        )  # fmt: skip
+        return found
 
     if most > 0:
         run_searches(reader, [search], most - 1, 64, visit)

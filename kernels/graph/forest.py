@@ -30,24 +30,33 @@ from orograph.tiles.arrays import Array
 
 
 @compiled
-def _least_arcs(indptr, indices, weight, edge, best, other):
-    """Write the arc of each vertex's least edge, and where it leads; without one, to itself."""
+def _least_arcs(indptr, indices, weight, edge, first, best, other):
+    """Write the arc of each vertex's least edge, and where it leads; without one, to itself.
+
+    Vertices count from `first`, and arcs to others than these are left out.
+    """
     one = indices.dtype.type(1)
+    low, n = np.uint64(first), np.uint64(best.size)
     for index in range(best.size):
         vertex = indices.dtype.type(index)
-        taken, head = indptr[vertex], vertex
+        taken, least = indptr[vertex], np.uint64(index)
         for arc in range(indptr[vertex], indptr[vertex + one]):
-            if indices[arc] != vertex and (
-                head == vertex
-                or weight[arc] < weight[taken]
-                or (weight[arc] == weight[taken] and edge[arc] < edge[taken])
+            head = np.uint64(indices[arc]) - low
+            if (
+                head != vertex
+                and head < n
+                and (
+                    least == vertex
+                    or weight[arc] < weight[taken]
+                    or (weight[arc] == weight[taken] and edge[arc] < edge[taken])
+                )
             ):
-                taken, head = arc, indices[arc]
-        best[vertex], other[vertex] = taken, head
+                taken, least = arc, head
+        best[vertex], other[vertex] = taken, least
 
 
 @compiled
-def _join_vertices(best, other, edge, parent, chosen):
+def _join_vertices(best, other, edge, parent, chosen, chosen_tails):
     """Let each vertex lead along its least edge; return how many edges were chosen."""
     joined = 0
     for vertex in range(parent.size):
@@ -56,6 +65,8 @@ def _join_vertices(best, other, edge, parent, chosen):
         root = same & (vertex <= head)
         parent[vertex] = vertex if root else head
         chosen[joined] = best[vertex]
+        if chosen_tails is not None:
+            chosen_tails[joined] = vertex
         joined += not root
     return joined
 
@@ -83,24 +94,33 @@ def _number_roots(parent, number):
 
 
 @compiled
-def _remaining(indptr, indices, weight, parent, a, b, arcs, weights):
+def _remaining(indptr, indices, weight, first, parent, a, b, arcs, weights, tails):
     """List the edges between components, once each; return how many there are."""
     one = indices.dtype.type(1)
+    low = np.uint64(first)
     count = 0
     for index in range(parent.size):
         vertex = indices.dtype.type(index)
         here = parent[vertex]
         for arc in range(indptr[vertex], indptr[vertex + one]):
-            if indices[arc] >= vertex:
+            head = np.uint64(indices[arc])
+            if head >= low + np.uint64(index):
                 break
-            there = parent[indices[arc]]
+            if head < low:
+                continue
+            there = parent[head - low]
             a[count], b[count], arcs[count], weights[count] = here, there, arc, weight[arc]
+            if tails is not None:
+                tails[count] = vertex
             count += there != here
     return count
 
 
 @compiled
-def _round(a, b, arcs, weights, count, edge, parent, number, best, least, chosen, joined):
+def _round(
+    a, b, arcs, weights, tails, count, edge, parent, number, best, least, chosen, chosen_tails,
+    joined,
+):  # fmt: skip
     """Join each component along its least edge; return edges and components left, and joins."""
     best[: parent.size] = count
     for i in range(count):
@@ -124,26 +144,34 @@ def _round(a, b, arcs, weights, count, edge, parent, number, best, least, chosen
         root = (best[other] == kept) & (one < other)
         parent[one] = one if root else other
         chosen[joined] = arcs[kept]
+        if chosen_tails is not None:
+            chosen_tails[joined] = tails[kept]
         joined += not root
     components = _number_roots(parent, number)
     left = 0
     for i in range(count):
         here, there = parent[a[i]], parent[b[i]]
         a[left], b[left], arcs[left], weights[left] = here, there, arcs[i], weights[i]
+        if tails is not None:
+            tails[left] = tails[i]
         left += here != there
     return left, components, joined
 
 
 @compiled
-def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
-    """Return the arcs of the forest, one an edge, of the dtype of ``indptr``."""
+def _forest(indptr, indices, weight, edge, first, tails, chosen_tails):
+    """Return the arcs of the forest of the edges between the vertices from `first` on.
+
+    If they are not None, the tails of these arcs are written to `chosen_tails` (n + 1,), and
+    `tails` (arcs // 2 + 2,) is scratch.
+    """
     n = indptr.size - 1
     best = np.empty(n, indptr.dtype)
     number = np.empty(n, indices.dtype)
     parent = np.empty(n, indices.dtype)
     chosen = np.empty(n + 1, indptr.dtype)
-    _least_arcs(indptr, indices, weight, edge, best, number)
-    joined = _join_vertices(best, number, edge, parent, chosen)
+    _least_arcs(indptr, indices, weight, edge, first, best, number)
+    joined = _join_vertices(best, number, edge, parent, chosen, chosen_tails)
     components = _number_roots(parent, number)
     most = indices.size // 2 + 2
     a = np.empty(most, indices.dtype)
@@ -151,37 +179,19 @@ def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
     arcs = np.empty(most, indptr.dtype)
     weights = np.empty(most, weight.dtype)
     least = np.empty(components, weight.dtype)
-    count = _remaining(indptr, indices, weight, parent, a, b, arcs, weights)
+    count = _remaining(indptr, indices, weight, first, parent, a, b, arcs, weights, tails)
     while count:
         count, components, joined = _round(
-            a, b, arcs, weights, count, edge, parent[:components], number, best, least, chosen,
-            joined,
+            a, b, arcs, weights, tails, count, edge, parent[:components], number, best, least,
+            chosen, chosen_tails, joined,
         )  # fmt: skip
     return chosen[:joined]
 
 
 @compiled
-def arcs_inside(indptr, heads, weight, edge, first, starts, tails, own, weights, edges, arcs):
-    """Write the arcs of a part that stay in it; return how many there are.
-
-    `starts` (n + 1,) is where those of each vertex begin. Of each arc, `tails` and `own` are the
-    ends, from 0 in the part, `weights` and `edges` its weight and edge, `arcs` its number.
-    """
-    n = indptr.size - 1
-    low, high = heads.dtype.type(first), heads.dtype.type(first + n - 1)
-    count = 0
-    for vertex in range(n):
-        starts[vertex] = count
-        for arc in range(indptr[vertex], indptr[vertex + 1]):
-            head = heads[arc]
-            tails[count] = vertex
-            own[count] = head - low
-            weights[count] = weight[arc]
-            edges[count] = edge[arc]
-            arcs[count] = arc
-            count += (head >= low) & (head <= high)
-    starts[n] = count
-    return count
+def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
+    """Return the arcs of the forest, one an edge, of the dtype of ``indptr``."""
+    return _forest(indptr, indices, weight, edge, 0, None, None)
 
 
 @compiled
@@ -234,19 +244,13 @@ def part_forest(
     undecided : (k,) bool
         Whether other parts may rule that the edge is not in the forest of the graph.
     """
-    n, most = border.size, heads.size + 1
-    word = np.uint32 if heads.size < 2**32 - 1 else np.int64
-    starts, arcs = np.empty(n + 1, word), np.empty(most, word)
-    tails, own = np.empty((2, most), heads.dtype)
-    weights, edges = np.empty(most, weight.dtype), np.empty(most, edge.dtype)
-    count = arcs_inside(
-        indptr, heads, weight, edge, first, starts, tails, own, weights, edges, arcs
-    )
-    chosen = spanning_forest(starts, own[:count], weights[:count], edges[:count])
-    ends = tails[chosen], own[chosen]
-    undecided = np.ones(chosen.size, np.bool_)
-    strip_dead_ends(*ends, border, undecided)
-    return arcs[chosen], ends[0], undecided
+    n = border.size
+    scratch, tails = np.empty(heads.size // 2 + 2, heads.dtype), np.empty(n + 1, heads.dtype)
+    arcs = _forest(indptr, heads, weight, edge, first, scratch, tails)
+    tails = tails[: arcs.size]
+    undecided = np.ones(arcs.size, np.bool_)
+    strip_dead_ends(tails, heads[arcs] - heads.dtype.type(first), border, undecided)
+    return arcs, tails, undecided
 
 
 @compiled

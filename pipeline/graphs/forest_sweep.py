@@ -84,9 +84,10 @@ class GraphForest:
         arcs, within, open_ends = part_forest(
             part.indptr, part.heads, part.weight, part.edge, first, border
         )
-        sure, unsure = arcs[~open_ends], arcs[open_ends]
+        sure = arcs[~open_ends]
+        edges = _arcs(part, arcs[open_ends], within[open_ends])
         summary, state = _decide(
-            np.arange(first, last), _arcs(part, unsure, within[open_ends]),
+            size, (edges.tail - first, edges.head - first), np.flatnonzero(border), edges,
             _arcs(part, outside, tails), (), sure.size, _exact(part.weight[sure]),
         )  # fmt: skip
         edge = np.append(state.edge, part.edge[sure].astype(np.int64))
@@ -103,10 +104,15 @@ class GraphForest:
         inside = (arcs.head >= first) & (arcs.head < last)
         between = arcs.take(inside & (arcs.tail < arcs.head))
         edges = join_arcs([*(summary.edges for summary in summaries), between])
+        vertices = np.concatenate([summary.border for summary in summaries])
+        leaving = arcs.take(~inside)
+        ends = np.searchsorted(vertices, edges.tail), np.searchsorted(vertices, edges.head)
         return _decide(
-            np.concatenate([summary.border for summary in summaries]),
+            vertices.size,
+            ends,
+            np.searchsorted(vertices, np.unique(leaving.tail)),
             edges,
-            arcs.take(~inside),
+            leaving,
             tuple(summary.edges.edge.size for summary in summaries),
             sum(summary.edge_count for summary in summaries),
             sum(summary.total for summary in summaries),
@@ -154,14 +160,18 @@ class GraphForest:
 
 
 def _decide(
-    vertices: Integers, edges: Arcs, leaving: Arcs, of_children: tuple[int, ...],
-    edge_count: int, total: int,
+    size: int, ends: tuple[Integers, Integers], of_border: Integers, edges: Arcs, leaving: Arcs,
+    of_children: tuple[int, ...], edge_count: int, total: int,
 ) -> tuple[Summary, State]:  # fmt: skip
-    """Contract the undecided edges of a node to its border vertices, deciding the others."""
+    """Contract the undecided edges of a node to its border vertices, deciding the others.
+
+    ``ends`` of the edges and ``of_border`` count the node's vertices from 0, of which there are
+    ``size``.
+    """
     border = np.unique(leaving.tail)
-    number = np.full(vertices.size, -1, np.int64)
-    number[np.searchsorted(vertices, border)] = np.arange(border.size)
-    first, second = np.searchsorted(vertices, edges.tail), np.searchsorted(vertices, edges.head)
+    number = np.full(size, -1, np.int64)
+    number[of_border] = np.arange(border.size)
+    first, second = ends
     order = np.lexsort((edges.edge, edges.weight))
     fate, joined = contract(first, second, order, number)
     up, decided = np.flatnonzero(fate == UP), fate == IN
@@ -188,5 +198,7 @@ def _exact(weight: Array) -> int:
     """Return the exact sum of weights as an integer multiple of 2**-1074."""
     if weight.dtype.kind == "f":
         return exact_sum(weight)
+    if weight.itemsize < 8:
+        return int(weight.sum(dtype=np.int64)) << 1074
     high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
     return ((int(high.sum()) << 30) + int(low.sum(dtype=np.int64))) << 1074

@@ -250,6 +250,11 @@ def test_docstring_is_complete(name: str) -> None:
     documented = {part.strip().lstrip("*") for title in titles for part in title.split(",")}
     signature = inspect.signature(thing)
     assert documented == set(signature.parameters), f"{name}: other parameters than its own"
+    for title in ("Parameters", "Raises"):
+        undescribed = re.findall(
+            r"^(\S.*)\n(?!    \S)", section(docstring, title) or "", re.MULTILINE
+        )
+        assert not undescribed, f"{name}: {title} without a description"
     if signature.return_annotation not in (None, "None"):
         assert section(docstring, "Returns"), f"{name}: no Returns section"
 

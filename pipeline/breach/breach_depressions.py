@@ -49,10 +49,8 @@ def breach_depressions(
         Greatest distance from a pit to the cells of its trench, in rows or columns; from 1 to 1024.
     max_depth : float
         Cells higher than this above the pit are not dug, in the units of the elevation.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -64,7 +62,6 @@ def breach_depressions(
     InputError
         If an argument is invalid, or an integer exceeds what float64 represents exactly.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

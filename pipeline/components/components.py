@@ -533,8 +533,7 @@ def connected_components(
     classes : raster or Graph
         Classes, shape (y, x), of any real dtype, often a boolean mask. 0 and nodata are background.
         Accepts the same rasters as `minimum_spanning_forest`.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     min_size : int
         Components with fewer cells become background and are not numbered.
     method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
@@ -548,11 +547,8 @@ def connected_components(
         there are 2**31 components or more.
     nodata : float or int, optional
         Nodata value, in place of the raster's own.
-    band, variable : int and str, optional
-        Which raster to read if the source holds several: the number of its band, from 1, or its
-        name.
+    band, variable
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -565,10 +561,7 @@ def connected_components(
 
     Raises
     ------
-    InputError
-        If an argument is invalid.
-    StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
+    InputError, StoreExistsError, BackendError
 
     References
     ----------

@@ -173,7 +173,6 @@ def cost_distance(
     band, variable : int and str, optional
         Which raster to read if the source holds several: band number, from 1, or name.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -192,11 +191,9 @@ def cost_distance(
     Raises
     ------
     InputError
-        If an argument is invalid.
     RunError
         If the cost of a reachable cell, by steps or links, exceeds the range of ``dtype``.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

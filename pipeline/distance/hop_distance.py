@@ -61,8 +61,7 @@ def hop_distance(
         As for `cost_distance`.
     barriers, target_values, label, all_touched, snap, outside
         As for `cost_distance`.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     max_hops : int, optional
         Cells at more steps stay unreached.
     predecessors : bool
@@ -70,11 +69,8 @@ def hop_distance(
         first in the order of the source.
     nodata : float or int, optional
         Nodata value of the mask, in place of the raster's own.
-    band, variable : int and str, optional
-        Which raster to read if the source holds several: the number of its band, from 1, or its
-        name.
+    band, variable
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -86,10 +82,7 @@ def hop_distance(
 
     Raises
     ------
-    InputError
-        If an argument is invalid.
-    StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
+    InputError, StoreExistsError, BackendError
 
     Examples
     --------

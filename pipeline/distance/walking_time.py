@@ -90,7 +90,6 @@ def walking_time(
         Which raster of the elevation to read if it holds several: the number of its band, from 1,
         or its name.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------

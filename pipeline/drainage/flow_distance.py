@@ -157,20 +157,15 @@ def flow_distance(
 
     Parameters
     ----------
-    direction : raster
-        Flow directions, as for `flow_accumulation`.
+    direction
     to : raster, optional
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`. By default water is followed to its last cell, where it leaves the
         grid, flows into nodata or ends.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        As for `flow_accumulation`.
-    cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
+    encoding, cell_size
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -187,7 +182,6 @@ def flow_distance(
         has no direction, a code is not part of the encoding, or directions form a cycle without a
         stream.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -134,19 +134,16 @@ def height_above_drainage(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     direction : raster
         Flow directions on the same grid, as for `flow_accumulation`.
     streams : raster
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        As for `flow_accumulation`.
+    encoding
     nodata : float or int, optional
         Nodata value of the elevation, in place of the raster's own.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -163,7 +160,6 @@ def height_above_drainage(
         encoding, directions form a cycle without a stream, or a height is the greatest 64-bit
         integer.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

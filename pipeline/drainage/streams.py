@@ -46,22 +46,17 @@ def streams(
 
     Parameters
     ----------
-    direction : raster
-        Flow directions, as for `flow_accumulation`.
+    direction
     accumulation : raster
         Amount that flows through each cell, on the same grid, as returned by `flow_accumulation`.
     threshold : float
         Least accumulation of a stream cell, more than 0, in the unit of the accumulation.
     elevation : raster, optional
         Heights on the same grid, for the drop of each link.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        As for `flow_accumulation`.
-    cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
+    encoding, cell_size
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -92,7 +87,6 @@ def streams(
         If an argument is invalid, the coordinates do not determine the size of cells, a stream cell
         has no direction, a code is not part of the encoding, or streams form a cycle.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -159,16 +159,10 @@ def upstream_length(
 
     Parameters
     ----------
-    direction : raster
-        Flow directions, as for `flow_accumulation`.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        As for `flow_accumulation`.
-    cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
+    direction, encoding, cell_size
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -184,7 +178,6 @@ def upstream_length(
         If an argument is invalid, the coordinates do not determine the size of cells, a code is not
         part of the encoding, or directions form a cycle.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -45,8 +45,7 @@ def watersheds(
 
     Parameters
     ----------
-    direction : raster
-        Flow directions, as for `flow_accumulation`.
+    direction
     outlets : points or vector layer of points, optional
         Outlets: points (x, y), or any object with point geometries. By default every cell where
         water leaves the grid, flows into nodata or ends.
@@ -59,12 +58,10 @@ def watersheds(
         these the first.
     accumulation : raster, optional
         Accumulation as returned by `flow_accumulation`; needed for ``snap``.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        As for `flow_accumulation`.
+    encoding
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -81,7 +78,6 @@ def watersheds(
         If an argument is invalid, an outlet lies outside the grid or on nodata, two outlets lie on
         one cell, a code is not part of the encoding, or directions form a cycle without an outlet.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -122,13 +122,13 @@ def option_help(options: type) -> dict[str, str]:
 
     Entries that the class does not describe come from `RunOptions`.
     """
-    return {
-        entry.split(" ", 1)[0]: entry.rstrip() + "\n"
-        for described in (RunOptions, options)
-        for entry in re.findall(
-            r"^\w+ : .*\n(?:    .*\n?)+", cleandoc(described.__doc__ or ""), re.M
-        )
-    }
+    return entries_in(RunOptions.__doc__ or "") | entries_in(options.__doc__ or "")
+
+
+def entries_in(doc: str) -> dict[str, str]:
+    """Return the entries of parameters, or of exceptions, in a docstring by their names."""
+    found = re.findall(r"^\w+(?: : .*)?\n(?:    .*\n?)+", cleandoc(doc), re.MULTILINE)
+    return {entry.split(maxsplit=1)[0]: entry.rstrip() + "\n" for entry in found}
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,6 @@ def flow_accumulation(
         Nodata value of the directions or heights, in place of the raster's own. The nodata code of
         the encoding is always nodata.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -93,7 +92,6 @@ def flow_accumulation(
         If an argument is invalid, a code is not part of the encoding, directions form a cycle, or a
         weight is negative, nodata or so large that sums could overflow.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -48,8 +48,7 @@ def flow_direction(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     method : {"d8", "dinf"}
         One of eight steps (``"d8"``), or an angle (``"dinf"``, D-infinity).
     depressions : {"fill", "breach", "keep"}
@@ -68,10 +67,8 @@ def flow_direction(
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
         geographic grids steps have the lengths of geodesics.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -86,7 +83,6 @@ def flow_direction(
     InputError
         If an argument is invalid, or the coordinates do not determine the size of cells.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

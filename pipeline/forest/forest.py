@@ -305,15 +305,11 @@ def minimum_spanning_forest(
     weight : {"max", "absolute_difference", "mean"}
         Weight of an edge: the higher of its two cells (``"max"``), the height difference between
         them (``"absolute_difference"``), or their mean height (``"mean"``).
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     nodata : float or int, optional
         Nodata value, in place of the raster's own. NaN and infinite cells are never vertices.
-    band, variable : int and str, optional
-        Which raster to read if the source holds several: the number of its band, from 1, or its
-        name.
+    band, variable
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -330,12 +326,10 @@ def minimum_spanning_forest(
     InputError
         If an argument is invalid; nothing has been started in that case.
     StoreExistsError
-        If ``out`` exists and ``overwrite`` is False, or another writer is working on it.
     RunError
         If the run could not finish: the cluster failed, an input was replaced in the meantime, or
         another writer took over.
     BackendError
-        If the backend is not available on this machine.
 
     Notes
     -----

@@ -84,7 +84,6 @@ def shortest_paths(
     predecessors : bool
         Also return the previous vertex on each path.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -102,7 +101,6 @@ def shortest_paths(
     NegativeCycle
         If a cycle of negative length can be reached; the error names it.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -179,7 +179,6 @@ class DistanceIndex:
         memory : int
             Bytes of matrices that questions may keep in memory.
         **options
-            Options of the run, see `RunOptions`; ``store`` is its ``out``.
 
         Returns
         -------

@@ -79,7 +79,6 @@ def region_network(
     nodata, band, variable
         As for `cost_distance`.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -93,13 +92,11 @@ def region_network(
     Raises
     ------
     InputError
-        If an argument is invalid.
     RunError
         As for `cost_distance`, and if a link costs more than ``dtype`` holds.
     OrographError
         If Shapely is not installed.
     BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

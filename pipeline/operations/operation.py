@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from orograph.execution.options import RunSpec, option_help
+from orograph.operations.docstrings import whole_docstring
 from orograph.operations.launch import launch, launch_later
 from orograph.tiles import html
 from orograph.tiles.errors import InputError
@@ -95,7 +96,7 @@ class Operation(Generic[P, T]):
             parameters=[*own[len(given) :], *options],
             return_annotation=str(signature.return_annotation)[len("Job[") : -1],
         )
-        self.__doc__ = _with_options(
+        self.__doc__ = whole_docstring(
             describe.__doc__ or "", [entries[option] for option in self.options]
         )
 
@@ -264,12 +265,6 @@ def _options_of(options: type) -> list[inspect.Parameter]:
         for option in fields(RunSpec)
         if option.name in taken
     ]
-
-
-def _with_options(doc: str, entries: Iterable[str]) -> str:
-    """Replace the ``**options`` entry of a docstring by the entries of all run options."""
-    text = "".join(entries)
-    return re.sub(r"^\*\*options\n(?:    .*\n)*", lambda _: text, inspect.cleandoc(doc), flags=re.M)
 
 
 def _refuse_detach(verb: str, kwargs: Mapping[str, Any]) -> None:

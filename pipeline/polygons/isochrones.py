@@ -69,7 +69,6 @@ def isochrones(
     variable : str, optional
         Which raster to read if there are several; by default ``cost``.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -86,7 +85,6 @@ def isochrones(
     OrographError
         If Shapely is not installed.
     BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

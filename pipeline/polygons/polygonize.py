@@ -56,7 +56,6 @@ def polygonize(
         Which raster to read if there are several; by default ``allocation``, ``labels``,
         ``watershed``, ``depression`` or ``link``.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -73,7 +72,6 @@ def polygonize(
     OrographError
         If Shapely is not installed.
     BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -129,8 +129,7 @@ def st_connected(
         shape (n, 2), or a vector layer, which is transformed to the CRS of the mask. A line, an
         area or a multipoint counts as one end: a path may begin or end at any passable cell of it,
         as burnt by `rasterize`. One end may be paired with many.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     hops : bool
         Also find the least number of steps; without it, the search stops as soon as the ends are
         known to be connected.
@@ -141,11 +140,8 @@ def st_connected(
         cells, or within a number of cells.
     nodata : float or int, optional
         Nodata value of the mask, in place of the raster's own.
-    band, variable : int and str, optional
-        Which raster to read if the source holds several: the number of its band, from 1, or its
-        name.
+    band, variable
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------

@@ -257,20 +257,15 @@ def depressions(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     min_depth : float
         Leave out depressions whose depth, from lowest cell to spill level, is smaller.
     min_area : float
         Leave out depressions whose area is smaller.
     labels : bool
         Also return a raster of depressions.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    connectivity, nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -298,10 +293,7 @@ def depressions(
 
     Raises
     ------
-    InputError
-        If an argument is invalid.
-    StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
+    InputError, StoreExistsError, BackendError
 
     Notes
     -----

@@ -44,22 +44,18 @@ def fill_depressions(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     outlets : raster or points, optional
         Where water leaves; by default at the edge of the raster and next to nodata. Otherwise only
         where a raster of the same grid is not 0 or nodata, or at points (x, y), given like the
         sources of `cost_distance`.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     max_depth : float, optional
         Depressions that are deeper, from their lowest cell to their spill level, are not filled.
     outputs : sequence of {"filled", "depth", "depression"}
         Variables of the result.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -74,7 +70,6 @@ def fill_depressions(
     InputError
         If an argument is invalid, or an outlet lies outside the grid or on nodata.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -40,20 +40,12 @@ def flood_level(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     sources : raster or points
         Where the water comes from: the cells of a raster of the same grid that are not 0 or nodata,
         or points (x, y), given like the sources of `cost_distance`.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
-    snap : bool or int
-        Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
-        number of cells.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    connectivity, snap, nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -67,7 +59,6 @@ def flood_level(
     InputError
         If an argument is invalid, or a source lies outside the grid or on nodata.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -280,24 +280,17 @@ def pass_elevation(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     points : points
         A point (x, y) in map coordinates, or points, shape (n, 2), or any object with a
         ``geometry`` of points, which is transformed to the CRS of the elevation.
     targets : points, optional
         Targets, given like the points; by default the points themselves.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
+    connectivity
     paths : bool
         Also find a path over each pass.
-    snap : bool or int
-        Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
-        number of cells.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    snap, nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -316,7 +309,6 @@ def pass_elevation(
         If an argument is invalid, or points lie outside the grid or on nodata; the first of them
         are listed.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

@@ -142,16 +142,11 @@ def peaks(
 
     Parameters
     ----------
-    elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    elevation
     min_prominence : float
         Leave out peaks whose prominence is smaller.
-    connectivity : {8, 4}
-        8 or 4 neighbours.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
+    connectivity, nodata
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -164,10 +159,7 @@ def peaks(
 
     Raises
     ------
-    InputError
-        If an argument is invalid.
-    StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
+    InputError, StoreExistsError, BackendError
 
     Notes
     -----

@@ -109,7 +109,6 @@ def all_pairs(
         128 to 1024 (with ``dijkstra`` up to 256). A task holds three tiles; with ``dijkstra``, and
         to write predecessors, it holds as many rows as a tile has.
     **options
-        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -128,7 +127,6 @@ def all_pairs(
     NegativeCycle
         If the graph has a cycle of negative length; the error names it.
     StoreExistsError, BackendError
-        As for `minimum_spanning_forest`.
 
     Notes
     -----

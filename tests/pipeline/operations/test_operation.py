@@ -16,6 +16,7 @@ import xarray as xr
 
 import orograph as og
 from orograph.execution.options import RunOptions
+from orograph.operations.docstrings import SHARED, whole_docstring
 
 ROOT = Path(__file__).resolve().parents[3]
 GRID = np.arange(1.0, 13).reshape(3, 4)
@@ -57,6 +58,28 @@ def test_help_explains_each_parameter(operation: Any) -> None:
         text = pydoc.plain(pydoc.render_doc(getattr(operation, verb)))
         assert f"{verb}(" in text
         assert "Return " in text or "Start " in text
+
+
+def test_shared_entries_stand_for_names_alone() -> None:
+    doc = """Return it.
+
+    Parameters
+    ----------
+    connectivity, snap
+    nodata, other
+        As for `peaks`.
+    nodata
+    unknown, band
+    **options
+    """
+    assert whole_docstring(doc, ["out : path\n    Where.\n"]) == (
+        "Return it.\n\nParameters\n----------\n"
+        f"{SHARED['connectivity']}{SHARED['snap']}"
+        "nodata, other\n    As for `peaks`.\n"
+        f"{SHARED['nodata']}"
+        "unknown, band\n"
+        "out : path\n    Where.\n"
+    )
 
 
 def test_all_options_of_rasters_are_options_of_a_forest() -> None:

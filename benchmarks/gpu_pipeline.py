@@ -7,21 +7,25 @@ the best. The first run of each, in which kernels are compiled, is told by itsel
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import worker_profile
 from distributed import Client, LocalCluster
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
 from orograph.kernels.backends import get_backend
+from orograph.tiles.format.metadata import REPORT
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Layout, Variable, create_store
@@ -31,6 +35,7 @@ PATCH = 4096
 COUNTS = ("_cells", "_count")  # attributes of results that end so
 TILE = 4096
 REPEATS = 5
+FLOOR_REPEATS = 3
 
 Operation = Callable[..., Any]
 
@@ -112,35 +117,51 @@ def bits(side: int) -> None:
 
 
 def run(side: int) -> None:
-    """Seconds of whole runs, beside reading and writing alone."""
+    """Seconds of whole runs, beside reading and writing alone, and where their threads spend them.
+
+    Those are of one more run each, whose workers count.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         stores = inputs(folder, side, TILE)
         with og.cluster(dashboard_address=None) as client:
-            workers = len(client.scheduler_info()["workers"])
+            threads = list(client.nthreads().values())
             for what, (source, variable, operation) in operations(side).items():
                 out = folder / "result.zarr"
-                spent = []
-                for _ in range(1 + REPEATS):
-                    begin = time.perf_counter()
-                    operation(stores[source], out=out, overwrite=True, client=client)
-                    spent.append(time.perf_counter() - begin)
+
+                call = partial(operation, stores[source], out=out, overwrite=True, client=client)
+                spent = [seconds(call) for _ in range(1 + REPEATS)]
                 median = statistics.median(spent[1:])
                 print(
-                    f"{what} {side} x {side}, {workers} workers: {_shown(spent[1:])} "
-                    f"({side**2 / median / 1e6:.0f} Mcell/s; first {spent[0]:.2f} s)",
+                    f"{what} {side} x {side}, {len(threads)} workers of {threads[0]} threads: "
+                    f"{_shown(spent[1:])} ({side**2 / median / 1e6:.0f} Mcell/s; "
+                    f"first {spent[0]:.2f} s)",
                     flush=True,
                 )
-                for memory in ("numba", "cuda"):
+                with worker_profile.installed(client):
+                    begin = time.time()
+                    counted = seconds(call)
+                    lines = worker_profile.spent(client, begin)
+                phases = json.loads((out / REPORT).read_text())["phases"]
+                print(f"    one run, counted: {counted:.2f} s; phases: {phases}")
+                for line in lines:
+                    print(f"        {line}", flush=True)
+                for each in (4, threads[0]):
                     alone = reading_and_writing(
-                        client, stores[source], out, variable, folder, memory
+                        client, stores[source], out, variable, folder, each * len(threads)
                     )
-                    kind = "page-locked memory" if memory == "cuda" else "new memory a tile"
                     print(
-                        f"    reading and writing alone, {kind}: {_shown(alone)}, "
+                        f"    reading and writing alone, {each} threads a worker: {_shown(alone)}, "
                         f"{statistics.median(alone) / median:.2f} of the run",
                         flush=True,
                     )
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 def _shown(seconds: list[float]) -> str:
@@ -150,44 +171,43 @@ def _shown(seconds: list[float]) -> str:
 
 
 def reading_and_writing(
-    client: Client, source: Path, result: Path, variable: str, folder: Path, memory: str
+    client: Client, source: Path, result: Path, variable: str, folder: Path, threads: int
 ) -> list[float]:
-    """Seconds that the workers take to read the input and to write the result, once a repeat.
+    """Seconds that threads of workers take to read the input and to write the result.
 
-    ``memory``: arrays of tiles as a run of that backend has them.
+    The shards are dealt out to as many tasks as there are threads. Once a repeat.
     """
     raster, message = StoreRaster(source), StoreRaster(result, variable)
     layout = Layout.default(message.shape, message.dtype, TILE)
     copy = folder / "copy.zarr"
     shutil.rmtree(copy, ignore_errors=True)
-    create_store(copy, message.shape, layout, [Variable(variable, message.dtype)])
+    by_bits = '"bitshuffle"' in (result / variable / "zarr.json").read_text()
+    create_store(copy, message.shape, layout, [Variable(variable, message.dtype, by_bits=by_bits)])
     windows = list(layout.windows(message.shape))
+    shares = [windows[number::threads] for number in range(min(threads, len(windows)))]
 
-    def seconds(function: Callable[..., None], *arguments: Any) -> float:
-        begin = time.perf_counter()
-        client.gather(
-            client.map(function, windows, *([a] * len(windows) for a in arguments), pure=False)
-        )
-        return time.perf_counter() - begin
+    def work(function: Callable[..., None], *arguments: Any) -> float:
+        given = shares, *([argument] * len(shares) for argument in arguments)
+        return seconds(lambda: client.gather(client.map(function, *given, pure=False)))
 
     spent = []
-    for _ in range(1 + REPEATS):
-        reading = seconds(read, memory, raster)
-        rereading = seconds(read, memory, message)
-        copying = seconds(rewrite, memory, message, StoreSink(copy), variable)
+    for _ in range(1 + FLOOR_REPEATS):
+        reading = work(read, raster)
+        rereading = work(read, message)
+        copying = work(rewrite, message, StoreSink(copy), variable)
         spent.append(reading + copying - rereading)
     return spent[1:]
 
 
-def read(window: Window, memory: str, raster: StoreRaster) -> None:
-    """Read a shard."""
-    with get_backend(memory).array_memory():
-        raster.read(window)
+def read(share: list[Window], raster: StoreRaster) -> None:
+    """Read shards."""
+    with get_backend("cuda").array_memory():
+        for window in share:
+            raster.read(window)
 
 
-def rewrite(
-    window: Window, memory: str, raster: StoreRaster, sink: StoreSink, variable: str
-) -> None:
-    """Read a shard and write it."""
-    with get_backend(memory).array_memory():
-        sink.write(variable, window, raster.read(window))
+def rewrite(share: list[Window], raster: StoreRaster, sink: StoreSink, variable: str) -> None:
+    """Read shards and write them."""
+    with get_backend("cuda").array_memory():
+        for window in share:
+            sink.write(variable, window, raster.read(window))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.publish import partial_path, publish
 from orograph.tiles.store.sink import StoreSink
+from orograph.tiles.system import cores
 
 Heights = npt.NDArray[np.float32]
 
@@ -45,8 +48,13 @@ def mirrored_store(
     size = patch.shape[0]
     fold = np.arange(max(shape)) % (2 * size)
     fold = np.where(fold < size, fold, 2 * size - 1 - fold)
-    for window in layout.windows(shape):
+
+    def write(window: Window) -> None:
         rows, columns = (fold[part] for part in window.slices)
         sink.write("elevation", window, patch[np.ix_(rows, columns)])
+
+    with ThreadPoolExecutor(cores()) as pool:
+        for _ in pool.map(write, layout.windows(shape)):
+            pass
     publish(partial, path)
     return path

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from threading import current_thread, main_thread
-from typing import Any, Protocol
+from threading import BoundedSemaphore, current_thread, main_thread
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ import numpy.typing as npt
 from orograph.kernels.cubins import kept_code
 from orograph.tiles.arrays import empty
 from orograph.tiles.errors import BackendError
+
+T = TypeVar("T")
 
 SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
@@ -38,6 +40,14 @@ SHARE_OF_TILES = 0.5  # of the memory that is free when a run begins
 SMALL = 2**20  # bytes of an array for which no memory is kept
 _KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
+
+TILES_AT_ONCE = 3
+"""Tiles that one GPU computes at once, one of them copied in and one out.
+
+Each launch and each copy gives up Python's lock and waits for it. Among 16 threads at once that
+took 200 ms for a tile that takes 10 ms alone.
+"""
+_TURNS = BoundedSemaphore(TILES_AT_ONCE)
 
 Buffer = Any
 """An array in the device's memory: has ``shape``, ``dtype`` and ``size``, and can be sliced."""
@@ -168,10 +178,14 @@ class CupyDevice:
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return a page-locked host array, whose memory CuPy reuses for the next of this size."""
         count, dtype = math.prod(shape), np.dtype(dtype)
-        if count * dtype.itemsize < SMALL:
+        size = count * dtype.itemsize
+        if size < SMALL:
             return np.empty(shape, dtype)
-        with _memory_reported(count * dtype.itemsize, "page-locked memory of the GPU's driver"):
-            memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
+        # CuPy reuses memory for the same size only; compressed tiles have all sizes
+        step = 1 << (size.bit_length() - 3)
+        size = -(-size // step) * step
+        with _memory_reported(size, "page-locked memory of the GPU's driver"):
+            memory = self._cupy.cuda.alloc_pinned_memory(size)
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
@@ -279,6 +293,20 @@ def memory_reported() -> Iterator[None]:
             raise
         text = str(error).rstrip(".")
         raise BackendError(f"the memory of the GPU is full ({text}); {LESS_MEMORY}") from error
+
+
+def in_turn(function: Callable[..., T]) -> Callable[..., T]:
+    """Let at most `TILES_AT_ONCE` threads of this process call a function at once.
+
+    It must not call another such function.
+    """
+
+    @wraps(function)
+    def wait_and_call(*arguments: Any, **named: Any) -> T:
+        with _TURNS:
+            return function(*arguments, **named)
+
+    return wait_and_call
 
 
 @cache

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from orograph.kernels.device import memory_reported
+from orograph.kernels.device import in_turn, memory_reported
 
 
 class Stage(NamedTuple):
@@ -23,15 +23,17 @@ class Stage(NamedTuple):
     numba: str
     cuda: str | None
     """None: there is no CUDA kernel."""
+    in_turn: bool = False
+    """Whether few threads at once call the CUDA function: those of the tiles of a sweep."""
 
 
 STAGES = {
     "open_tile": Stage("relax.resident:HostTile", "relax.cuda:DeviceTile"),
     "pad_costs": Stage("relax.pad", "relax.pad_cuda"),
-    "tile_forest": Stage("forest.tile", "forest.cuda"),
-    "tile_basins": Stage("terrain.basins", "terrain.cuda"),
-    "raise_cells": Stage("terrain.basins", "terrain.cuda"),
-    "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down"),
+    "tile_forest": Stage("forest.tile", "forest.cuda", in_turn=True),
+    "tile_basins": Stage("terrain.basins", "terrain.cuda", in_turn=True),
+    "raise_cells": Stage("terrain.basins", "terrain.cuda", in_turn=True),
+    "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down", in_turn=True),
     "dig_trenches": Stage("flow.breach", None),
     "label_ends": Stage("flow.ends", None),
     "measure_paths": Stage("flow.lengths", None),
@@ -39,10 +41,10 @@ STAGES = {
     "trace_boundaries": Stage("polygons.rings", None),
     "trace_contours": Stage("polygons.contours", None),
     "trace_pieces": Stage("flow.streams", None),
-    "accumulate": Stage("flow.accumulate", "flow.cuda"),
+    "accumulate": Stage("flow.accumulate", "flow.cuda", in_turn=True),
     "split": Stage("flow.split", None),
     "exits_of": Stage("flow.accumulate", "flow.cuda"),
-    "find_components": Stage("label.tile", "label.cuda"),
+    "find_components": Stage("label.tile", "label.cuda", in_turn=True),
     "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),
     "solve_blocks": Stage("boundary.blocks", "boundary.cuda"),
     "minplus": Stage("minplus.product", "minplus.cuda"),
@@ -70,4 +72,7 @@ def kernel(stage: str, backend: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(
         import_module(f"orograph.kernels.{module}"), name or stage
     )
-    return memory_reported()(function) if backend == "cuda" else function
+    if backend != "cuda":
+        return function
+    function = memory_reported()(function)
+    return in_turn(function) if STAGES[stage].in_turn else function

@@ -19,6 +19,7 @@ import stat
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +50,7 @@ from orograph.tiles.patience import patient, patiently
 from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 
 SECONDS_TO_DELETE = 2.0  # in which most is deleted, so that nothing is left when a call returns
+THREADS_TO_DELETE = 8
 _NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 """Errors of opening a path at which there is no file: the last two of a link and a socket."""
 LONGEST_SUFFIX = 48
@@ -479,8 +481,21 @@ class LocalStorage:
 
 
 def _remove(folders: list[Path]) -> None:
+    """Delete folders: first the files of several at a time, as it takes long to free large ones."""
+    within = [parent for folder in folders for parent, _, names in os.walk(folder) if names]
+    # while Python ends, no thread can be started
+    with suppress(RuntimeError), ThreadPoolExecutor(THREADS_TO_DELETE) as pool:
+        for _ in pool.map(_remove_files, within):
+            pass
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_files(folder: str) -> None:
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            with suppress(OSError):  # a folder
+                os.unlink(os.path.join(folder, name))
 
 
 class _FileReader:

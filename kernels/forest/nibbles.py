@@ -1,8 +1,8 @@
 """Nibble packing: masks of four bits per cell, stored with two cells per byte.
 
 A tile's edges are saved in this form for the downward pass. It takes half the memory of the mask,
-and packing is faster than any compressor. NumPy does it, two cells as a number of 16 bits, and as
-many cells at a time as a cache holds; on a GPU a kernel of ``forest.cu`` does.
+and packing is faster than any compressor. NumPy does it, two cells as a number of 16 bits; on a GPU
+a kernel of ``forest.cu`` packs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import numpy.typing as npt
 
 Mask = npt.NDArray[np.uint8]
 
-STEP = 2**16  # pairs at a time
+STEP = 2**16  # pairs packed at a time, as many as a cache holds
+# Pairs unpacked at a time. Threads of a GPU worker do it at once, and each operation gives up
+# Python's lock and waits for it: with 2**16 pairs that took most of the time.
+LONG_STEP = 2**21
 
 
 def pack_nibbles(mask: Mask) -> Mask:
@@ -42,9 +45,11 @@ def unpack_nibbles(packed: Mask, mask: Mask) -> None:
     """Unpack into ``mask``, an array of the shape that was packed."""
     cells = mask.reshape(-1)
     pairs = cells[: cells.size // 2 * 2].view("<u2")
-    for at in range(0, pairs.size, STEP):
-        both = packed[at : min(at + STEP, pairs.size)].astype("<u2")
-        pairs[at : at + both.size] = both & 15 | (both & 240) << 4
+    for at in range(0, pairs.size, LONG_STEP):
+        both = packed[at : min(at + LONG_STEP, pairs.size)].astype("<u2")
+        shifted = both << 4
+        both |= shifted
+        np.bitwise_and(both, 0x0F0F, out=pairs[at : at + both.size])
     cells[2 * pairs.size :] = packed[pairs.size :] & 15
 
 

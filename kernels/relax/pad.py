@@ -101,19 +101,26 @@ def pad_costs(
     return padded
 
 
+def _within(cells: Array, most: float) -> bool:
+    """Return whether all cells are from 0 to ``most``, or NaN but not all of them."""
+    least, greatest = np.fmin.reduce(cells, None), np.fmax.reduce(cells, None)
+    return bool(least >= 0 and float(greatest) <= most)
+
+
 def first_outside(cells: Array, nodata: float | None, most: float) -> int:
     """Row-major index of the first cell below 0 or above ``most``, or -1.
 
     NaN and nodata are neither; infinities are nodata only where nodata is infinite.
     """
+    if _within(cells, most):  # at once: threads wait for one another between bands
+        return -1
     stated, nothing = _nodata(cells, nodata)
     for band in _bands(cells.shape):
         known = cells[band]
-        least, greatest = np.fmin.reduce(known, None), np.fmax.reduce(known, None)
-        if least >= 0 and float(greatest) <= most:
+        if _within(known, most):
             continue
         outside = known < 0
-        if not float(greatest) <= most:
+        if not float(np.fmax.reduce(known, None)) <= most:
             outside |= known.astype(np.float64) > most
         if stated:
             outside &= known != nothing

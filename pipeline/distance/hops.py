@@ -56,7 +56,7 @@ class Hops(Distance):
         """The raster of hops."""
         dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
         attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
-        return (Variable("hops", dtype, -1, attrs),)
+        return (Variable("hops", dtype, -1, attrs, by_bits=True),)
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Accept any mask: each value is passable or not."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -34,3 +38,24 @@ def test_a_stage_that_fills_the_memory_of_a_gpu_says_so(monkeypatch: pytest.Monk
     rows = np.array([0, 1, 2]), np.array([1, 0]), np.ones(2)
     with pytest.raises(BackendError, match=r"memory of the GPU is full.*smaller tile"):
         kernel("graph_components", "cuda")(rows)
+
+
+def test_few_threads_compute_tiles_of_a_sweep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, most, all_in = [0], [0], Event()
+
+    def compute() -> None:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        if inside[0] == device.TILES_AT_ONCE:
+            all_in.set()
+        assert all_in.wait(60)
+        time.sleep(0.01)
+        inside[0] -= 1
+
+    module = import_module("orograph.kernels.forest.cuda")
+    monkeypatch.setattr(module, "tile_forest", compute)
+    with ThreadPoolExecutor(3 * device.TILES_AT_ONCE) as pool:
+        calls = [kernel("tile_forest", "cuda") for _ in range(3 * device.TILES_AT_ONCE)]
+        for call in [pool.submit(one) for one in calls]:
+            call.result()
+    assert most[0] == device.TILES_AT_ONCE

@@ -31,11 +31,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
+from orograph.tiles.format.crc32c import crc32c
 
 FORMAT = 1
 """Version of the format of entries."""
@@ -104,7 +104,7 @@ def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
 
 def with_checksum(content: bytes) -> tuple[bytes, bytes]:
     """Return bytes and their crc32c checksum, as two parts to be written."""
-    return content, int(google_crc32c.value(content)).to_bytes(4, "little")
+    return content, crc32c(content).to_bytes(4, "little")
 
 
 def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:
@@ -118,7 +118,7 @@ def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]
     if content.size < 4:
         raise ValueError(f"{what} has {content.size} bytes, fewer than its checksum")
     stored = int.from_bytes(content[-4:].tobytes(), "little")
-    computed = google_crc32c.value(content[:-4])
+    computed = crc32c(content[:-4])
     if stored != computed:
         raise ValueError(
             f"stored and computed checksum of {what} do not match: {stored:#010x}, {computed:#010x}"
@@ -176,9 +176,9 @@ def encode_entry(entry: Any, name: str, *, compressed: bool = True) -> list[Any]
     parts = [text, bytes(writer.small)]
     for array in writer.large:
         parts += _pack(array, 5 if compressed else 0)
-    checksum = google_crc32c.value(_LENGTH.pack(len(text)))
+    checksum = crc32c(_LENGTH.pack(len(text)))
     for part in parts:
-        checksum = google_crc32c.extend(checksum, part)
+        checksum = crc32c(part, checksum)
     return [_HEAD.pack(_MAGIC, checksum, len(text)), *parts]
 
 
@@ -202,7 +202,7 @@ def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
     magic, checksum, length = _HEAD.unpack_from(content.data)
     if magic != _MAGIC:
         raise ValueError("no entry of this format")
-    if int(google_crc32c.value(content[8:])) != checksum:
+    if crc32c(content[8:]) != checksum:
         raise ValueError("its checksum does not match")
     reader = _Reader(content, _HEAD.size)
     head = json.loads(reader.take(length).tobytes())

@@ -66,6 +66,7 @@ def test_a_serpentine_is_followed_to_its_end_and_no_farther_than_asked(tmp_path:
         tmp_path / "mask.zarr", [(0, 0)], connectivity=4, out=tmp_path / "hops.zarr"
     )
     np.testing.assert_array_equal(result["hops"].values, expected)
+    assert '"bitshuffle"' in (tmp_path / "hops.zarr" / "hops" / "zarr.json").read_text()
     assert result.attrs["reached_cells"] == mask.sum()
     assert result.attrs["impassable_cells"] == (~mask).sum()
     some = og.hop_distance(mask, [(0, 0)], connectivity=4, max_hops=57, tile=5)["hops"].values

@@ -191,12 +191,12 @@ def reading_and_writing(
         return seconds(lambda: client.gather(client.map(function, *given, pure=False)))
 
     spent = []
-    for _ in range(1 + FLOOR_REPEATS):
+    for _ in range(FLOOR_REPEATS):
         reading = work(read, raster)
         rereading = work(read, message)
         copying = work(rewrite, message, StoreSink(copy), variable)
         spent.append(reading + copying - rereading)
-    return spent[1:]
+    return spent
 
 
 def read(share: list[Window], raster: StoreRaster) -> None:

@@ -1,25 +1,28 @@
 """Boundary propagation: distances over the borders of blocks, for many sources at once.
 
-*Method.* A block holds the values of its border cells for some sources. A visit relaxes the block:
-it multiplies the new values by the boundary matrix (min-plus product) and then relaxes the edges to
-neighbouring blocks. Values only decrease and costs are not negative, so the visits end in any
-order. Every value is then the least over all paths.
+*Method.* A block holds the costs of its border cells from some sources. A visit relaxes the block:
+it multiplies the costs that have arrived from outside by the boundary matrix (min-plus product) and
+then relaxes the edges to neighbouring blocks. Costs only decrease and no step is negative, so the
+visits end in any order.
 
 *Layout.* A lane is 128 bytes of sources, whatever the CPU's vectors are. A matrix is stored in
 panels of ``TILE_ROWS`` target cells; a visit packs nothing of it and reads it once for all lanes.
-Only new values are multiplied: a wavefront enters through a part of the border.
+Only what has arrived is multiplied: a wavefront enters through a part of the border.
 
-*Limits.* A value at or above a source's bound is not propagated: costs are not negative, so it
-cannot lower any value below the bound.
+*Limits.* A cost at or above a source's bound is not propagated: no step is negative, so it cannot
+lower any cost below the bound. Nor is one that exceeds what the cell is known to cost by more than
+the roundings of a block's matrix (`rounding`): what it would lead to is known already.
 
-*Why it is deterministic.* A value that a path inside a block has lowered is new to the neighbours
-alone. It is multiplied only if the cell has a new value of another source of the lane: a sum that
-can be less, by a rounding, than that which the matrix holds. So the last bits of floats depend on
-which sources share a lane, and on the order of visits, but not on the CPU's vectors.
+*Why it is deterministic.* A walk enters a block, takes one entry of its matrix, and leaves over an
+edge. The cost of a cell is the least over all such walks of the sums rounded from the source on.
+Rounding is monotone, so the limits take no walk away that could matter, and the bits depend on the
+matrices alone: not on the order of visits, nor on which sources go together, nor on the CPU's
+vectors. A GPU finds the same (propagate/propagate.cu).
 
-*Arrays.* ``held``: (lanes, cells rounded up to whole panels, sources per lane); ``fresh``: (lanes,
-cells), 1 where a value has come from outside; ``lowered``: (lanes, cells rounded up), 1 where a
-value has been lowered since the block's neighbours were. float64, float32 or int64, with infinity
+*Arrays.* ``held``: (lanes, cells rounded up to whole panels, sources per lane), costs by walks that
+end with an entry of the matrix; ``arrived``: (lanes, cells, sources per lane), by walks that end
+with an edge, and ``fresh``: (lanes, cells), 1 where one of them is new; ``lowered``: (lanes, cells
+rounded up), 1 where a cost has been lowered by a visit. float64, float32 or int64, with infinity
 (int64: ``BARRIER``) where there is no path.
 """
 
@@ -127,11 +130,47 @@ def pack_panels(stored: Array, cells: int, symmetric: bool) -> Array:
 
 
 @compiled
-def _visit(panels, n, held, fresh, lowered):
-    """Lower the values of a block by paths from new ones."""
+def _greatest(stored, least):
+    found = least
+    for i in range(stored.size):
+        value = stored[uint64(i)]
+        found = value if (value > found) & (value < infinity(stored)) else found
+    return found
+
+
+def rounding(stored: Array, height: int, width: int, terminals: int) -> tuple[Any, Any]:
+    """Return how far the roundings of a block's matrix can carry: relative, and absolute.
+
+    A cost that arrives at a cell known to cost ``c``, and is not below ``c + (c * relative +
+    absolute)``, lowers no cost in the block.
+
+    Parameters
+    ----------
+    stored : flat
+        Entries of the matrix.
+    height, width : int
+        Size of the block.
+    terminals : int
+        Ends of links among its cells.
+    """
+    if stored.dtype.kind == "i":
+        return stored.dtype.type(0), stored.dtype.type(0)
+    # An entry is a sum of sums; so many additions may lie one upon the other. An elimination adds
+    # at most twice for each cell of a line, the lines of all levels together are at most four
+    # sides long, and a leaf has a few cells. Rows of terminals are sums along a path of cells.
+    depth = height * width if terminals else 8 * (height + width)
+    unit = np.finfo(stored.dtype).eps / 2
+    # three entries are compared, M[k, j] with M[k, c] + M[c, j], and three more sums are rounded
+    relative = stored.dtype.type((2 * (depth + 256) + 16) * unit)
+    return relative, relative * _greatest(stored, stored.dtype.type(0))
+
+
+@compiled
+def _visit(panels, n, held, arrived, fresh, lowered):
+    """Lower the costs of a block by paths from where new ones have arrived."""
     noinline()
     lanes, tall_n, wide = held.shape
-    flat, changed = held.reshape(-1), lowered.reshape(-1)
+    flat, changed, source = held.reshape(-1), lowered.reshape(-1), arrived.reshape(-1)
     count = 0
     for p in range(lanes):
         for k in range(n):
@@ -145,11 +184,10 @@ def _visit(panels, n, held, fresh, lowered):
         for k in range(n):
             if fresh[p, k]:
                 fresh[p, k] = 0
-                lowered[p, k] = 1
                 listed[at] = k
-                start = (p * tall_n + k) * wide
+                start = (p * n + k) * wide
                 for i in range(wide):
-                    before[uint64(at * wide + i)] = lift(flat[uint64(start + i)])
+                    before[uint64(at * wide + i)] = lift(source[uint64(start + i)])
                 at += 1
     starts[lanes] = at
     tall = TILE_ROWS
@@ -167,8 +205,8 @@ def _visit(panels, n, held, fresh, lowered):
                 )  # fmt: skip
 
 
-def visit(panels: Array, cells: int, held: Array, fresh: Array) -> Array:
-    """Lower a block's values by paths inside it from the new ones; clear ``fresh``.
+def visit(panels: Array, cells: int, held: Array, arrived: Array, fresh: Array) -> Array:
+    """Lower a block's costs by paths from where new ones have arrived; clear ``fresh``.
 
     Parameters
     ----------
@@ -178,22 +216,26 @@ def visit(panels: Array, cells: int, held: Array, fresh: Array) -> Array:
         Number of border cells of the block.
     held : (lanes, cells in whole panels, columns)
         Lowered in place.
+    arrived : (lanes, cells, columns)
+        Costs that have arrived.
     fresh : (lanes, cells) uint8
-        Which values are new; set to 0.
+        Where they are new; set to 0.
 
     Returns
     -------
     (lanes, cells in whole panels) uint8
-        Which values were new, or were lowered here for a source of the lane.
+        Which costs were lowered for a source of the lane.
     """
     lowered = np.zeros(held.shape[:2], np.uint8)
-    _visit(panels, cells, held, fresh, lowered)
+    _visit(panels, cells, held, arrived, fresh, lowered)
     return lowered
 
 
 @compiled
-def _relax_edges(held, lowered, ends, costs, first, last, bound, other, fresh):
-    """Lower another block's values along edges; return the least value that was lowered."""
+def _relax_edges(
+    held, lowered, ends, costs, first, last, bound, relative, absolute, known, arrived, fresh
+):
+    """Lower what arrives at another block over edges; return the least cost that was lowered."""
     noinline()
     lanes, _, wide = held.shape
     # per column, so that the columns of a lane are processed as vectors
@@ -206,12 +248,18 @@ def _relax_edges(held, lowered, ends, costs, first, last, bound, other, fresh):
                 continue
             cost = costs[uint64(e)]
             here = held[p, ends[uint64(e), 0]]
-            there = other[p, ends[uint64(e), 1]]
+            there = known[p, ends[uint64(e), 1]]
+            new_there = arrived[p, ends[uint64(e), 1]]
             for r in range(wide):
                 value = here[uint64(r)] + cost
-                old = there[uint64(r)]
-                better = (value < old) & (value < limit[uint64(r)])
-                there[uint64(r)] = value if better else old
+                old = new_there[uint64(r)]
+                own = there[uint64(r)]
+                better = (
+                    (value < old)
+                    & (value < limit[uint64(r)])
+                    & (value < own + (own * relative + absolute))
+                )
+                new_there[uint64(r)] = value if better else old
                 below[uint64(r)] = value if better else infinity(costs)
             new = False
             for r in range(wide):
@@ -229,15 +277,17 @@ def relax_edges(
     edges: tuple[Indices, Array],
     part: slice,
     bound: Array,
-    other: Array,
+    limits: tuple[Any, Any],
+    known: Array,
+    arrived: Array,
     fresh: Array,
 ) -> float:
-    """Relax the edges to another block; return the least value that was lowered.
+    """Relax the edges to another block; return the least cost that has newly arrived there.
 
     Parameters
     ----------
     held : (lanes, cells in whole panels, columns)
-        Values of this block.
+        Costs in this block.
     lowered : (lanes, cells in whole panels) uint8
         Which of them may have been lowered since its edges were relaxed, as from `visit`.
     edges : (e, 2) int64 and (e,)
@@ -245,16 +295,24 @@ def relax_edges(
     part : slice
         Which of the edges lead to the other block.
     bound : (lanes, columns)
-        Values at or above it are not propagated; at most `unreached`. It never rises.
-    other, fresh
-        Values of the other block, lowered in place, and which of them are new.
+        Costs at or above it are not propagated; at most `unreached`. It never rises.
+    limits : (relative, absolute)
+        Of the other block, from `rounding`, or greater.
+    known : (lanes, cells in whole panels, columns)
+        Costs in the other block.
+    arrived, fresh
+        Costs that have arrived there, lowered in place, and which of them are new.
 
     Returns
     -------
     float
-        The least value that was lowered; `unreached` or more if none was.
+        The least cost that has arrived; `unreached` or more if none has.
     """
-    return float(_relax_edges(held, lowered, *edges, part.start, part.stop, bound, other, fresh))
+    return float(
+        _relax_edges(
+            held, lowered, *edges, part.start, part.stop, bound, *limits, known, arrived, fresh
+        )
+    )
 
 
 @compiled
@@ -276,10 +334,16 @@ def relax_target(held: Array, rest: Array, out: Array) -> None:
     _relax_target(held, rest, out)
 
 
-def new_values(lanes: int, cells: int, dtype: npt.DTypeLike) -> tuple[Array, Array]:
-    """Return ``held`` and ``fresh`` of a block without any values."""
-    shape = (lanes, whole_panels(cells), lane_columns(dtype))
-    return np.full(shape, unreached(dtype), dtype), np.zeros((lanes, cells), np.uint8)
+def no_costs(lanes: int, cells: int, dtype: npt.DTypeLike) -> Array:
+    """Return ``held`` of a block of which no cell is reached."""
+    return np.full((lanes, whole_panels(cells), lane_columns(dtype)), unreached(dtype), dtype)
+
+
+def no_arrivals(lanes: int, cells: int, dtype: npt.DTypeLike) -> tuple[Array, Array]:
+    """Return ``arrived`` and ``fresh`` of a block at which no cost has arrived."""
+    shape = lanes, cells
+    arrived = np.full((*shape, lane_columns(dtype)), unreached(dtype), dtype)
+    return arrived, np.zeros(shape, np.uint8)
 
 
 @compiled(error_model="numpy")

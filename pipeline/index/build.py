@@ -36,9 +36,11 @@ from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.propagate import (
     leaving_costs,
-    new_values,
+    no_arrivals,
+    no_costs,
     pack_panels,
     relax_edges,
+    rounding,
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
@@ -155,11 +157,13 @@ def warm_up(problem: Distance, sparsify: bool) -> None:
         for symmetric in (False, True):
             recover(*sparsify_matrix(matrix, symmetric=symmetric), len(matrix), symmetric=symmetric)
     leaving_costs(costs)
-    held, fresh = new_values(1, len(matrix), problem.dtype)
-    lowered = visit(panels, len(matrix), held, fresh)
+    held = no_costs(1, len(matrix), problem.dtype)
+    there = no_arrivals(1, len(matrix), problem.dtype)
+    lowered = visit(panels, len(matrix), held, *there)
     edges = np.zeros((1, 2), np.int64), np.zeros(1, problem.dtype)
     bound = np.zeros((1, held.shape[2]), problem.dtype)
-    relax_edges(held, lowered, edges, slice(0, 1), bound, held, fresh)
+    limits = rounding(matrix.reshape(-1), *shape, 0)
+    relax_edges(held, lowered, edges, slice(0, 1), bound, limits, held, *there)
 
 
 @dataclass(frozen=True)

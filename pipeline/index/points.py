@@ -180,7 +180,7 @@ def table_of(
         for target in here.tolist():
             cell = int(ends[target, 0]), int(ends[target, 1])
             targets.setdefault(number, []).append((target, cell, arriving[cell].border))
-    # groups do not depend on who does them: of floats, the last bit depends on the group
+    # groups do not depend on who does them: of a pair both ways may differ in the last bit
     groups = group_near(blocks, form.block_of(starts[:, 0], starts[:, 1]), GROUP)
     # where both ways cost the same, a pair is left to the group that comes first: later waves have
     # fewer targets, and end sooner

@@ -30,10 +30,12 @@ from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import (
     MOVES,
     lane_columns,
-    new_values,
+    no_arrivals,
+    no_costs,
     pack_panels,
     relax_edges,
     relax_target,
+    rounding,
     unreached,
     visit,
 )
@@ -51,6 +53,8 @@ class Block(NamedTuple):
     edges: tuple[Indices, Array]
     parts: dict[int, slice]
     """Which edges lead to each neighbour."""
+    limits: tuple[Any, Any]
+    """Of what need not be propagated into it; see `rounding`."""
     bytes: int
     """Read from disk."""
 
@@ -133,7 +137,9 @@ class Blocks:
         last = [*first.tolist()[1:], len(order)]
         parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
         panels = pack_panels(stored, self.cells(number), form.symmetric)
-        return Block(self.cells(number), panels, (ends, costs), parts, size)
+        terminals = self.cells(number) - len(cells)
+        limits = rounding(stored, window.height, window.width, terminals)
+        return Block(self.cells(number), panels, (ends, costs), parts, limits, size)
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
         """Return the step costs in a block, computed from the stored rasters."""
@@ -152,7 +158,7 @@ class BorderPropagation:
     blocks: Blocks
     lanes: int
     held: dict[int, Array] = field(default_factory=dict)
-    fresh: dict[int, Array] = field(default_factory=dict)
+    arrived: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     visits: int = 0
     read: dict[int, int] = field(default_factory=dict)
     """Bytes of the blocks that were visited."""
@@ -162,13 +168,14 @@ class BorderPropagation:
         self.wide = lane_columns(self.dtype)
         self.bound = np.full((self.lanes, self.wide), unreached(self.dtype), self.dtype)
         self._keys: dict[int, float] = {}
+        self._limits: dict[int, tuple[Any, Any]] = {}
         self._step = 0.0
 
     def start(self, source: int, number: int, border: Array) -> None:
         """Set the initial costs of a block's border cells from one of its sources."""
-        held, fresh = self._reached(number)
+        arrived, fresh = self._arrivals(number)
         lane, column = divmod(source, self.wide)
-        own = held[lane, : len(border), column]
+        own = arrived[lane, : len(border), column]
         better = border < own
         own[better] = border[better]
         fresh[lane, better] = 1
@@ -216,15 +223,26 @@ class BorderPropagation:
     def _visit(self, number: int, arrived: Callable[[int, Array], None] | None) -> list[int]:
         """Propagate costs through a block into its neighbours; return those it lowered."""
         block = self.blocks.get(number)
-        held = self.held[number]
-        lowered = visit(block.panels, block.cells, held, self.fresh[number])
+        self._limits[number] = block.limits
+        held = self._costs(number)
+        lowered = visit(block.panels, block.cells, held, *self.arrived[number])
         self.visits += 1
         self.read[number] = block.bytes
         if arrived is not None:
             arrived(number, held)
         reached = []
         for near, part in block.parts.items():
-            least = relax_edges(held, lowered, block.edges, part, self.bound, *self._reached(near))
+            least = relax_edges(
+                held,
+                lowered,
+                block.edges,
+                part,
+                self.bound,
+                # of a block that was not visited no cost is known
+                self._limits.get(near, block.limits),
+                self._costs(near),
+                *self._arrivals(near),
+            )
             if least < unreached(self.dtype):
                 self._new(near, least)
                 reached.append(near)
@@ -238,11 +256,17 @@ class BorderPropagation:
         lane, column = divmod(source, self.wide)
         return np.ascontiguousarray(self.held[number][lane, :cells, column])
 
-    def _reached(self, number: int) -> tuple[Array, Array]:
+    def _costs(self, number: int) -> Array:
         if number not in self.held:
             cells = self.blocks.cells(number)
-            self.held[number], self.fresh[number] = new_values(self.lanes, cells, self.dtype)
-        return self.held[number], self.fresh[number]
+            self.held[number] = no_costs(self.lanes, cells, self.dtype)
+        return self.held[number]
+
+    def _arrivals(self, number: int) -> tuple[Array, Array]:
+        if number not in self.arrived:
+            cells = self.blocks.cells(number)
+            self.arrived[number] = no_arrivals(self.lanes, cells, self.dtype)
+        return self.arrived[number]
 
     def _new(self, number: int, value: float) -> None:
         self._keys[number] = min(value, self._keys.get(number, np.inf))

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from orograph.kernels.boundary.propagate import (
     lane_columns,
-    new_values,
+    no_arrivals,
+    no_costs,
     pack_panels,
     relax_edges,
+    rounding,
     unreached,
     visit,
 )
@@ -53,45 +55,69 @@ def test_a_visit_and_the_edges_behind_it(
         matrix = np.minimum(matrix, matrix.T)
     np.fill_diagonal(matrix, 0)
     stored = matrix[np.tri(cells, dtype=bool)] if symmetric else matrix.reshape(-1)
-    held, fresh = new_values(lanes, cells, dtype)
-    held[:, :cells] = some_values(rng, (lanes, cells, lane_columns(dtype)), dtype, 0.3)
+    wide = lane_columns(dtype)
+    held = no_costs(lanes, cells, dtype)
+    held[:, :cells] = some_values(rng, (lanes, cells, wide), dtype, 0.3)
+    arrived, fresh = no_arrivals(lanes, cells, dtype)
+    arrived[...] = some_values(rng, arrived.shape, dtype, 0.3)
     fresh[...] = rng.random(fresh.shape) < share
     before, new = held[:, :cells].copy(), fresh.astype(bool)
 
-    lowered = visit(pack_panels(stored, cells, symmetric), cells, held, fresh)
+    lowered = visit(pack_panels(stored, cells, symmetric), cells, held, arrived, fresh)
 
     assert not fresh.any()
     expected = before.copy()
     for lane, k in np.argwhere(new):
         for j in np.flatnonzero(matrix[k] < unreached(dtype)):
-            reached = before[lane, k] < unreached(dtype)
-            sums = np.where(reached, before[lane, k] + matrix[k, j], unreached(dtype))
+            reached = arrived[lane, k] < unreached(dtype)
+            sums = np.where(reached, arrived[lane, k] + matrix[k, j], unreached(dtype))
             expected[lane, j] = np.minimum(expected[lane, j], sums)
     np.testing.assert_array_equal(held[:, :cells], expected)
-    changed = new | (expected < before).any(axis=2)
+    changed = (expected < before).any(axis=2)
     np.testing.assert_array_equal(lowered[:, :cells].astype(bool), changed)
 
     # edges from cells that have not changed are not looked at
     count = 5
     ends = rng.integers(0, cells, (count, 2))
     costs = some_values(rng, (count,), dtype, 0.0)
-    bound = some_values(rng, (lanes, lane_columns(dtype)), dtype, 0.5)
-    other, new_there = new_values(lanes, cells, dtype)
-    other[:, :cells] = some_values(rng, (lanes, cells, lane_columns(dtype)), dtype, 0.3)
-    expected = other[:, :cells].copy()
+    bound = some_values(rng, (lanes, wide), dtype, 0.5)
+    known = no_costs(lanes, cells, dtype)
+    known[:, :cells] = some_values(rng, (lanes, cells, wide), dtype, 0.5)
+    other, new_there = no_arrivals(lanes, cells, dtype)
+    other[...] = some_values(rng, other.shape, dtype, 0.3)
+    relative, absolute = limits = np.dtype(dtype).type(dtype != "int64"), known.dtype.type(2)
+    expected = other.copy()
     least = unreached(dtype)
     flags = np.zeros_like(new_there)
     for (start, end), cost in zip(ends.tolist(), costs, strict=True):
         for lane in np.flatnonzero(changed[:, start]).tolist():
             value = held[lane, start] + cost
             better = (value < expected[lane, end]) & (value < bound[lane])
+            better &= value < known[lane, end] + (known[lane, end] * relative + absolute)
             expected[lane, end][better] = value[better]
             flags[lane, end] |= better.any()
             least = min(least, value[better].min(initial=least))
-    found = relax_edges(held, lowered, (ends, costs), slice(0, count), bound, other, new_there)
-    np.testing.assert_array_equal(other[:, :cells], expected)
+    found = relax_edges(
+        held, lowered, (ends, costs), slice(0, count), bound, limits, known, other, new_there
+    )
+    np.testing.assert_array_equal(other, expected)
     np.testing.assert_array_equal(new_there, flags)
     assert min(found, unreached(dtype)) == least
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_roundings_can_carry(dtype: str) -> None:
+    stored = np.array([3, unreached(dtype), 5, 0], dtype)
+    relative, absolute = rounding(stored, 10, 12, 0)
+    assert (type(relative), type(absolute)) == (stored.dtype.type,) * 2
+    if dtype == "int64":
+        assert (relative, absolute) == (0, 0)
+        return
+    unit = np.finfo(dtype).eps
+    assert 8 * (10 + 12) * unit < relative < 1e3 * unit
+    assert absolute == 5 * relative
+    assert rounding(stored, 100, 120, 1)[0] > 100 * 120 * unit
+    assert rounding(stored[1:2], 10, 12, 0)[1] == 0
 
 
 # Two blocks, joined by edges, that costs cross several times; a product and closures.
@@ -124,22 +150,25 @@ panels = [pack_panels(matrix.reshape(-1), cells, False) for matrix in matrices]
 edges = [(rng.integers(0, cells, (30, 2)), rng.uniform(0, 1, 30)) for _ in range(2)]
 columns = lane_columns("float64")
 count = -(-sources // columns)
-state = [new_values(count, cells, "float64") for _ in range(2)]
+held = [no_costs(count, cells, "float64") for _ in range(2)]
+there = [no_arrivals(count, cells, "float64") for _ in range(2)]
+limits = [rounding(matrix.reshape(-1), cells, 1, 0) for matrix in matrices]
 bound = np.full((count, columns), np.inf)
 for source in range(sources):
     lane, column = divmod(source, columns)
     seeds = rng.integers(0, cells, 3)
-    state[source % 2][0][lane, seeds, column] = rng.uniform(0, 1, 3)
-    state[source % 2][1][lane, seeds] = 1
+    there[source % 2][0][lane, seeds, column] = rng.uniform(0, 1, 3)
+    there[source % 2][1][lane, seeds] = 1
 turns = 0
-while any(fresh.any() for _, fresh in state):
+while any(fresh.any() for _, fresh in there):
     for here in (0, 1):
-        held, fresh = state[here]
-        lowered = visit(panels[here], cells, held, fresh)
-        relax_edges(held, lowered, edges[here], slice(0, 30), bound, *state[1 - here])
+        far = 1 - here
+        lowered = visit(panels[here], cells, held[here], *there[here])
+        to = bound, limits[far], held[far], *there[far]
+        relax_edges(held[here], lowered, edges[here], slice(0, 30), *to)
     turns += 1
 assert turns > 2
-table = [held[:, :cells].transpose(0, 2, 1).reshape(-1, cells)[:sources] for held, _ in state]
+table = [some[:, :cells].transpose(0, 2, 1).reshape(-1, cells)[:sources] for some in held]
 np.save(sys.argv[2], np.concatenate([*table, *matrices, minplus(*matrices)]))
 """
 

@@ -242,6 +242,24 @@ def test_many_points_in_several_groups(tmp_path: Path) -> None:
         np.testing.assert_array_equal(index.distance_matrix(points).values, table)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_bits_do_not_depend_on_what_else_is_asked(dtype: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    # whole numbers and diagonals: many paths cost the same but for roundings
+    friction = rng.integers(1, 4, SHAPE) / 10
+    points = some_points(friction, 16, 40)
+    index = DistanceIndex.build(friction, tmp_path / "i", block=4, levels=1, dtype=dtype)
+    table = index.distance_matrix(points, points).values
+    for i in (0, 7, 23, 39):
+        np.testing.assert_array_equal(
+            index.distance_matrix(points[[i]], points).values[0], table[i]
+        )
+    some = [3, 30, 9]
+    np.testing.assert_array_equal(
+        index.distance_matrix(points, points[some]).values, table[:, some]
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_parts_that_nothing_joins(dtype: str, tmp_path: Path) -> None:
     friction = np.full((30, 30), 2.0)

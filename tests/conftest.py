@@ -21,7 +21,7 @@ from programs import IMPORTED
 from watched_raster import Gate
 
 from orograph.execution.settings import config
-from orograph.tiles import object_storage, patience
+from orograph.tiles import object_storage, patience, storage
 from orograph.tiles.system import lock_descriptor
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
@@ -50,6 +50,14 @@ def short_pauses() -> Iterator[None]:
     """Wait for a missing shard some milliseconds here, in place of seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(patience, "PAUSES", (0.001,) * len(patience.PAUSES))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Wait for what is deleted here, as tests look for it at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "SECONDS_TO_DELETE", 60.0)
         yield
 
 

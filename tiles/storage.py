@@ -49,7 +49,11 @@ from orograph.tiles.files import (
 from orograph.tiles.patience import patient, patiently
 from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 
-SECONDS_TO_DELETE = 2.0  # in which most is deleted, so that nothing is left when a call returns
+SECONDS_TO_DELETE = 0.2
+"""For which deleting is waited for: small stores are gone when a call returns, others soon after.
+
+To delete 3 GB takes half a second, in which a run could have returned.
+"""
 THREADS_TO_DELETE = 8
 _NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 """Errors of opening a path at which there is no file: the last two of a link and a socket."""

@@ -1,8 +1,8 @@
-"""forest.cu and spread.cu of graphs on a GPU; run by gpu.py.
+"""near_far.cu, components.cu and forest.cu of graphs on a GPU; run by gpu.py.
 
-Lattices some of whose edges are missing, with random weights, stand for planar graphs and road
-networks; the side is twice that of the largest. The New York of a folder of data, ../shared/data or
-that of ORO_TEST_DATA, is searched too.
+New York of a folder of data (../shared/data, or that of ORO_TEST_DATA), a Kronecker graph of 2**20
+vertices and 16 edges a vertex, a random one of 2**22 and 4, and a square lattice of twice the side,
+2**24 vertices by default, whose edges have random weights. Peers were measured on these four.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,155 +21,204 @@ import numpy as np
 from device_time import TimedDevice, milliseconds
 
 import orograph as og
-from orograph.kernels.graph import forest, forest_cuda, hops, near_far, spread, spread_cuda
-from orograph.tiles.graph.graph import Graph, make_graph
+from orograph.graphs.shortest_paths import WIDTH
+from orograph.kernels.device_rows import DeviceRows
+from orograph.kernels.graph import (
+    components,
+    components_cuda,
+    forest,
+    forest_cuda,
+    hops,
+    near_far,
+    near_far_cuda,
+)
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.graph.read import read_graph
 
-ROADS = 512
-"""Side of a lattice as large as New York."""
 NEW_YORK = "graphs/USA-road-d.NY.gr.xz"
+WEIGHTS = 10_000
+NO_COST = 2**60
 
 
-class Rows(NamedTuple):
-    """Rows of an undirected graph, and the number of each arc's edge."""
+class Network(NamedTuple):
+    """Rows of an undirected graph on the device, and the number of each arc's edge."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    weight: np.ndarray
-    edge: np.ndarray
+    rows: DeviceRows
+    edge: cupy.ndarray
+    start: int
 
+    def on_host(self) -> tuple[np.ndarray, ...]:
+        """Return indptr, indices, weight and edge."""
+        parts = self.rows.indptr, self.rows.indices, self.rows.weight, self.edge
+        return tuple(part.get() for part in parts)
 
-def lattice(side: int, kept: float, dtype: str = "int32") -> Rows:
-    """Return a square lattice of which this share of edges is there."""
-    rng = np.random.default_rng(side)
-    right, down = rng.random((2, side, side), np.float32) < kept
-    right[:, -1] = down[-1] = False
-    numbers = np.cumsum([right, down], dtype=np.uint32).reshape(2, side, side) - 1
-    weights = rng.integers(1, 10_000, int(numbers[1, -1, -1]) + 1).astype(dtype)
-    weights = weights / 7 if dtype == "float64" else weights
-    up, left = np.roll(down, 1, axis=0), np.roll(right, 1, axis=1)
-    there = np.stack([up, left, right, down], axis=-1)
-    edge = [np.roll(numbers[1], 1, 0), np.roll(numbers[0], 1, 1), *numbers]
-    edge = np.stack(edge, axis=-1)[there]
-    vertex = np.arange(side * side, dtype=np.int32).reshape(side, side, 1)
-    heads = (vertex + np.array([-side, -1, 1, side], np.int32))[there].astype(np.uint32)
-    indptr = np.zeros(side * side + 1, np.uint32)
-    np.cumsum(there.sum(axis=-1), out=indptr[1:])
-    return Rows(indptr, heads, weights[edge], edge)
+    def as_graph(self) -> Graph:
+        """Return the graph in memory, with vertices stored as they are."""
+        arrays = dict(zip(("indptr", "indices", "weight", "edge"), self.on_host(), strict=True))
+        arrays["position"] = arrays["ids"] = np.arange(self.rows.n)
+        return Graph(arrays, False, int(self.edge.max()) + 1, (0, self.rows.n))
 
 
-def new_york() -> Iterator[tuple[str, Graph]]:
+def network(tail: cupy.ndarray, head: cupy.ndarray, n: int, start: int | None) -> Network:
+    """Return the graph of edges between n vertices, with random weights; loops are left out."""
+    different = tail != head
+    tail, head = tail[different].astype(cupy.uint64), head[different].astype(cupy.uint64)
+    arcs = cupy.concatenate([tail << np.uint64(32) | head, head << np.uint64(32) | tail])
+    weight = cupy.random.default_rng(1).integers(1, WEIGHTS, tail.size).astype(cupy.int32)
+    order = cupy.argsort(arcs)
+    arcs = arcs[order]
+    edge = (order % tail.size).astype(cupy.uint32)
+    indptr = cupy.searchsorted(arcs, cupy.arange(n + 1, dtype=cupy.uint64) << np.uint64(32))
+    heads = (arcs & np.uint64(2**32 - 1)).astype(cupy.uint32)
+    if start is None:
+        start = int(cupy.diff(indptr).argmax())
+    rows = DeviceRows(TimedDevice(), indptr.astype(cupy.uint32), heads, weight[edge])
+    return Network(rows, edge, start)
+
+
+def lattice(side: int) -> Network:
+    """Return a square lattice; paths begin in its middle."""
+    vertex = cupy.arange(side * side).reshape(side, side)
+    tail = cupy.concatenate([vertex[:, :-1].ravel(), vertex[:-1].ravel()])
+    head = cupy.concatenate([vertex[:, 1:].ravel(), vertex[1:].ravel()])
+    return network(tail, head, side * side, side * side // 2 + side // 2)
+
+
+def random_graph(scale: int, edges: int) -> Network:
+    """Return a graph with this many edges a vertex between random vertices."""
+    n = 2**scale
+    ends = cupy.random.default_rng(scale).integers(0, n, (2, edges * n))
+    return network(*ends, n, 0)
+
+
+def kronecker(scale: int, edges: int) -> Network:
+    """Return the graph of the Graph500 benchmark; paths begin at the vertex of most arcs."""
+    n = 2**scale
+    rng = cupy.random.default_rng(scale)
+    tail, head = cupy.zeros((2, edges * n), cupy.int64)
+    for bit in range(scale):
+        first = rng.random(edges * n) > 0.76
+        second = rng.random(edges * n) > cupy.where(first, 0.24 / 0.48, 0.57 / 0.76)
+        tail |= first.astype(cupy.int64) << bit
+        head |= second.astype(cupy.int64) << bit
+    order = cupy.random.RandomState(scale).permutation(n)
+    return network(order[tail], order[head], n, None)
+
+
+def new_york() -> Iterator[Graph]:
     """Yield the graph, if it is at hand."""
     default = Path(__file__).parents[1] / ".." / "shared" / "data"
     path = Path(os.environ.get("ORO_TEST_DATA", default)) / NEW_YORK
     if path.is_file():
-        yield "New York", read_graph(path)
+        yield read_graph(path)
 
 
-def costs(rows: Rows, start: int) -> np.ndarray:
-    """Return the costs before a search."""
-    dtype = np.dtype(np.float64 if rows.weight.dtype.kind == "f" else np.int64)
-    cost = np.full(rows.indptr.size - 1, spread.unreached(dtype))
-    cost[start] = 0
-    return cost
+def networks(side: int, scale: int = 22) -> Iterator[tuple[str, Network]]:
+    """Yield the four graphs by name; the random one has 2**scale vertices."""
+    for graph in new_york():
+        rows = TimedDevice(), *(cupy.asarray(part) for part in graph.rows)
+        edge = cupy.asarray(graph.edge_both_ways)
+        yield "New York", Network(DeviceRows(*rows), edge, int(graph.stored[0]))
+    yield f"Kronecker 2^{scale - 2}", kronecker(scale - 2, 16)
+    yield f"random 2^{scale}", random_graph(scale, 4)
+    yield f"lattice {side // 2}^2", lattice(side // 2)
+
+
+def bucket_width(rows: DeviceRows) -> Any:
+    """Return the width of buckets that the operation takes."""
+    return np.int64(WIDTH * float(rows.weight.mean(dtype=np.float64)))
 
 
 def same(what: str, found: np.ndarray, expected: np.ndarray) -> None:
-    """Raise unless two arrays have the same bits."""
-    if found.tobytes() != expected.tobytes():
+    """Raise unless two arrays are equal."""
+    if not np.array_equal(found, expected):
         raise AssertionError(f"{what}: {(found != expected).sum()} entries differ")
 
 
 def bits(side: int) -> None:
-    """Forests, costs and hops against the Numba kernels."""
-    for dtype in ("int32", "int64", "float64"):
-        rows = lattice(side // 4, 0.75, dtype)
-        expected = np.sort(rows.edge[forest.spanning_forest(*rows)])
-        same("forest", np.sort(rows.edge[forest_cuda.spanning_forest(*rows)]), expected)
-        start = np.array([rows.indptr.size // 2])
-        cost, found = costs(rows, start[0]), costs(rows, start[0])
-        nothing, width = spread.unreached(cost.dtype), cost.dtype.type(3 * rows.weight.mean())
-        far = np.full(cost.size + 1, start[0], rows.indices.dtype)
-        near_far.near_far(*rows[:3], far, 1, width, nothing, nothing, nothing, cost)
-        if not spread_cuda.spread(rows[:3], start, found, "active", cost.size):
-            raise AssertionError("the search does not end")
-        same("costs", found, cost)
-        levels = hops.graph_hops(rows[:3], start, cost.size)
-        same("hops", spread_cuda.graph_hops(rows[:3], start, cost.size), levels)
-        print(f"{dtype}: forest, costs and hops of {cost.size} vertices, the bits of Numba")
+    """Forests, components, costs and hops against the Numba kernels."""
+    for name, graph in (*networks(side, 18), ("random 2^16", random_graph(16, 2))):
+        indptr, indices, weight, edge = graph.on_host()
+        for dtype in (np.int32, np.float64):
+            weights = weight if dtype == np.int32 else weight / 7
+            rows = replace(graph.rows, weight=cupy.asarray(weights))
+            host = indptr, indices, weights
+            arcs = forest_cuda.forest_on_device(rows, graph.edge).get()
+            expected = forest.spanning_forest(*host, edge)
+            same(f"{name}, forest", np.sort(edge[arcs]), np.sort(edge[expected]))
+            kind = np.dtype(np.float64 if dtype == np.float64 else np.int64)
+            width = kind.type(WIDTH * weights.mean())
+            none = near_far.unreached(kind)
+            zero = np.zeros(1, kind)
+            found = near_far_cuda.search(rows, np.array([graph.start]), zero, width, none).get()
+            expected = near_far.graph_paths(host, graph.start, width, none)
+            same(f"{name}, costs", found.view(np.int64), expected.view(np.int64))
+        starts = np.array([graph.start])
+        found = near_far_cuda.hops_on_device(rows, starts, rows.n).get()
+        same(f"{name}, hops", found, hops.graph_hops(host, starts, rows.n))
+        root = components_cuda.components_on_device(rows).get()
+        same(f"{name}, components", root, components.graph_components(host))
+        print(f"{name}, {rows.n} vertices: the bits of Numba", flush=True)
 
 
 def wall(call: Callable[[], Any], repeat: int = 7) -> list[float]:
-    """Return the milliseconds of each call but the first, sorted; the device is done then."""
+    """Return the milliseconds of each call, the first first; the device is done then."""
     spent = []
     for _ in range(repeat + 1):
         begin = time.perf_counter()
         call()
         cupy.cuda.Device().synchronize()
         spent.append(1e3 * (time.perf_counter() - begin))
-    return sorted(spent[1:])
+    return spent
+
+
+def kernels_of(graph: Network) -> dict[str, Callable[[], Any]]:
+    """Return the calls that answer each question on the device."""
+    starts, zero = np.array([graph.start]), np.zeros(1, np.int64)
+    width = bucket_width(graph.rows)
+    return {
+        "forest": partial(forest_cuda.forest_on_device, graph.rows, graph.edge),
+        "components": partial(components_cuda.components_on_device, graph.rows),
+        "paths": partial(near_far_cuda.search, graph.rows, starts, zero, width, NO_COST),
+        "hops": partial(near_far_cuda.hops_on_device, graph.rows, starts, graph.rows.n),
+    }
 
 
 def speed(side: int) -> None:
-    """Forests of what the device holds; whole searches, with the copies there and back."""
-    device = TimedDevice()
-    for kept in (1.0, 0.75):
-        rows = lattice(side // 2, kept)
-        n = rows.indptr.size - 1
-        on_device = [device.upload(part) for part in rows]
-        call = partial(forest_cuda.forest_on_device, device, *on_device)
-        spent = statistics.median(milliseconds(call, repeat=5))
-        what = f"forest, {n} vertices, {rows.indices.size // 2} edges"
-        print(f"{what}: {spent:.2f} ms, {n / spent / 1e6:.2f} Gvertex/s", flush=True)
-        with device.by_kernel(what):
-            call()
-        del on_device
-    searched = [(f"roads, {ROADS**2} vertices", lattice(ROADS, 0.75))]
-    searched += [(f"roads, {(side // 4) ** 2} vertices", lattice(side // 4, 0.75))]
-    for name, graph in new_york():
-        searched.append((name, Rows(*graph.rows, graph.edge_both_ways)))
-    for name, rows in searched:
-        start = np.array([rows.indptr.size // 2])
-
-        def search(rows: Rows = rows, start: np.ndarray = start) -> None:
-            spread_cuda.spread(rows[:3], start, costs(rows, start[0]), "active", 2**30)
-
-        spent = wall(search)
-        print(
-            f"shortest paths, {name}: {statistics.median(spent):.2f} ms ({spent[0]:.2f}-"
-            f"{spent[-1]:.2f}), copies and all",
-            flush=True,
-        )
-        with device.by_kernel(name):
-            spread_cuda.spread(
-                rows[:3], start, costs(rows, start[0]), "active", 2**30, device=device
+    """Questions to graphs that the device holds."""
+    for name, graph in networks(side):
+        for what, call in kernels_of(graph).items():
+            spent = milliseconds(call, repeat=9)
+            print(
+                f"{what}, {name}, {graph.rows.n} vertices, {graph.rows.arcs} arcs: "
+                f"{statistics.median(spent):.3f} ms ({spent[0]:.3f}-{spent[-1]:.3f})",
+                flush=True,
             )
+            with graph.rows.device.by_kernel(f"{what}, {name}"):
+                call()
 
 
 def run(side: int) -> None:
-    """Operations on a graph in memory, on the GPU and on the CPU."""
-    rows = lattice(ROADS, 0.75)
-    tails = np.repeat(np.arange(rows.indptr.size - 1), np.diff(rows.indptr.astype(np.int64)))
-    one = tails < rows.indices
-    ends = tails[one], rows.indices[one].astype(np.int64)
-    y, x = (part.ravel() for part in np.indices((ROADS, ROADS)))
-    graph = make_graph(
-        *ends, rows.weight[one], np.arange(y.size), directed=False, coordinates=(x, y)
-    )
-    for name, network in (("roads", graph), *new_york()):
-        first = network.ids[0].item()
+    """Operations on a graph in memory: on the GPU, first and later calls, on the CPU, and auto."""
+    graphs: list[tuple[str, Graph]] = [("New York", graph) for graph in new_york()]
+    graphs += [(f"lattice {n}^2", lattice(n).as_graph()) for n in (512, side // 8, side // 4)]
+    graphs += [("Kronecker 2^18", kronecker(18, 16).as_graph())]
+    graphs += [(f"lattice {side // 2}^2", lattice(side // 2).as_graph())]
+    for name, graph in graphs:
+        first = graph.ids[graph.vertex_count // 2].item()
+        repeat = 7 if graph.vertex_count < 2**22 else 1
         for what, call in {
-            "shortest paths": partial(og.shortest_paths, network, first),
-            "hops": partial(og.hop_distance, network, first),
-            "forest": partial(og.minimum_spanning_forest, network),
-            "components": partial(og.connected_components, network),
+            "paths": partial(og.shortest_paths, graph, first),
+            "hops": partial(og.hop_distance, graph, first),
+            "components": partial(og.connected_components, graph),
+            "forest": partial(og.minimum_spanning_forest, graph),
         }.items():
-            cuda, numba = (
-                statistics.median(wall(partial(call, backend=backend)))
-                for backend in ("cuda", "numba")
-            )
+            numba = wall(partial(call, backend="numba"), repeat)
+            cuda = wall(partial(call, backend="cuda"), 7)
+            auto = wall(partial(call, backend="auto"), repeat)
             print(
-                f"{what}, {name}, {network.vertex_count} vertices: CUDA {cuda:.2f} ms, "
-                f"Numba {numba:.2f} ms",
+                f"{what}, {name}, {graph.vertex_count} vertices: CUDA first {cuda[0]:.2f} ms, "
+                f"later {statistics.median(cuda[1:]):.2f}, Numba "
+                f"{statistics.median(numba[1:]):.2f}, auto {statistics.median(auto[1:]):.2f}",
                 flush=True,
             )

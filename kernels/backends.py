@@ -49,16 +49,11 @@ class Backend(Protocol):
     def finds_again(self) -> bool:
         """Whether recomputing the result of a tile is faster than saving and reading it."""
 
-    @property
-    def graph_method(self) -> str:
-        """Fastest method of `shortest_paths` for non-negative weights."""
-
 
 class NumbaBackend:
     """Compiled loops on the CPU, in this process's memory."""
 
     name = "numba"
-    graph_method = "delta-stepping"
     finds_again = False
     cells_a_visit = 15_000  # a millisecond or so: halo and border
 
@@ -83,7 +78,6 @@ class CudaBackend:
     """CUDA kernels on this process's GPU."""
 
     name = "cuda"
-    graph_method = "bellman-ford"
     finds_again = True
     cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
 

@@ -50,7 +50,8 @@ STAGES = {
     "minplus": Stage("minplus.product", "minplus.cuda"),
     "floyd_warshall_block": Stage("minplus.closure", "minplus.closure_cuda"),
     "spread": Stage("graph.spread", "graph.spread_cuda"),
-    "graph_hops": Stage("graph.hops", "graph.spread_cuda"),
+    "graph_hops": Stage("graph.hops", "graph.near_far_cuda"),
+    "graph_paths": Stage("graph.near_far", "graph.near_far_cuda"),
     "graph_components": Stage("graph.components", "graph.components_cuda"),
     # arcs may come in any order
     "graph_forest": Stage("graph.forest:spanning_forest", "graph.forest_cuda:spanning_forest"),

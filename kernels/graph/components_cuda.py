@@ -1,26 +1,82 @@
-"""The connected components of a graph in compressed rows, on a GPU."""
+"""The connected components of a graph on a GPU: the host's side of components.cu."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from orograph.kernels.device import Device, current_device
-from orograph.kernels.label.union_find_cuda import join_components
+from orograph.kernels.device import Buffer, Device, blocks_for, current_device
+from orograph.kernels.device_rows import DeviceRows, upload_rows
 from orograph.tiles.arrays import Array
+
+SOURCE = "graph/components.cu"
+THREADS = 256
+SAMPLE = 1024
+"""Threads of the block that looks for the largest tree."""
+LIST_BLOCKS = 1056
+"""Blocks that join the arcs of vertices of many."""
+
+
+def components_on_device(rows: DeviceRows) -> Buffer:
+    """Return the smallest vertex of each vertex's component, (n,) words on the device.
+
+    Each edge is in the rows both ways.
+    """
+    device, n = rows.device, rows.n
+    empty = device.array_module.empty
+    parent, listed, largest = empty(n, rows.word), empty(n, rows.word), empty(1, rows.word)
+    counts = empty(2, np.uint64)
+    defines = {"WORD_BITS": rows.defines["WORD_BITS"]}
+    everywhere, size = blocks_for(n, THREADS), np.int64(n)
+    of_rows = rows.indptr, rows.indices, parent, size
+
+    def launch(kernel: str, grid: tuple[int], *arguments: Any, threads: int = THREADS) -> None:
+        device.launch(SOURCE, kernel, grid, (threads,), arguments, defines=defines)
+
+    launch("start_parents", everywhere, *of_rows, counts)
+    launch("join_last", everywhere, *of_rows)
+    launch("find_largest", (1,), parent, size, largest, threads=SAMPLE)
+    launch("join_few", everywhere, *of_rows, largest, listed, counts)
+    many = (min(blocks_for(rows.arcs, THREADS)[0], LIST_BLOCKS),)
+    launch("join_many", many, *of_rows, largest, listed, counts)
+    launch("compress_paths", everywhere, parent, size)
+    return parent
+
+
+def number_on_device(device: Device, root: Buffer, stored: Buffer) -> tuple[Buffer, Buffer]:
+    """Number components from 1 by their first vertex in the source.
+
+    Parameters
+    ----------
+    root : (n,) words on the device
+        The root of each vertex's component.
+    stored : (n,) words on the device
+        The vertex at each place of the source.
+
+    Returns
+    -------
+    labels : (n,) int64 on the device
+        The number at each place.
+    sizes : (components,) int64 on the device
+    """
+    xp, n = device.array_module, root.size
+    first = xp.full(n, n, root.dtype)
+    defines = {"WORD_BITS": 8 * root.dtype.itemsize}
+    arguments = root, stored, first, np.int64(n)
+    device.launch(
+        SOURCE, "note_firsts", blocks_for(n, THREADS), (THREADS,), arguments, defines=defines
+    )
+    place = first[root[stored]]
+    number = xp.cumsum(place == xp.arange(n, dtype=place.dtype), dtype=np.int64)
+    labels = number[place]
+    return labels, xp.bincount(labels)[1:].astype(np.int64)
 
 
 def graph_components(rows: tuple[Array, Array, Array], *, device: Device | None = None) -> Array:
     """Return the smallest vertex of each vertex's component, (n,) uint32 or uint64.
 
-    Parameters and result are those of `orograph.kernels.graph.components.graph_components`. Each
-    edge stands in the rows both ways; one of them goes to the GPU.
+    Parameters and result are those of `orograph.kernels.graph.components.graph_components`.
     """
-    indptr, indices, _ = rows
     where = device or current_device()
-    n = indptr.size - 1
-    word = np.uint32 if n <= 2**32 else np.uint64
-    degrees: Array = np.diff(indptr.astype(np.int64))
-    tails = np.repeat(np.arange(n, dtype=word), degrees)
-    one = indices < tails
-    ends = tails[one], indices[one].astype(word)
-    return where.download(join_components(where, n, *map(where.upload, ends)))
+    return where.download(components_on_device(upload_rows(where, *rows[:2], None)))

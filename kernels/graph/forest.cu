@@ -1,28 +1,36 @@
-// The minimum spanning forest of a graph: Boruvka's algorithm on a list of edges.
+// The minimum spanning forest of a graph: Boruvka's algorithm on rows, then on lists of edges.
 //
 // The CUDA counterpart of forest.py. Edges are totally ordered by weight, then by number, so the
-// forest is unique: the same edges in any order of the threads. In a round the edges whose ends
-// have come together leave the list, and of the others each is proposed to the components of both
-// its ends, which keep the least (propose); with wide keys the least weight first, then the least
-// number of an edge with that weight (propose_numbers). Components are joined along the edges they
-// keep, and these are in the forest (join_components). An edge is in the list once, with the
-// components of its ends, as they were in the round before, in place of its vertices. A component
-// that is kept by no edge has none left, so each round at least halves the components with edges,
-// and the list is empty after log2(n) rounds. The total order leaves no cycle among the kept edges.
-// Boruvka: doi:10.1016/S0012-365X(00)00224-7. The list, and a test before each atomic: Fallin,
-// Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
+// forest is unique: the same edges in any order of the threads. In the first round components are
+// vertices, and the least edge of each stands in its row (least_arcs; the rows of vertices with
+// many arcs are read by a block each, least_arcs_of_listed); join_vertices joins along them. Then
+// the edges between components are listed, once each (list_edges): if there are many a vertex, the
+// light ones first, and the heavy ones when no light one is left, since most of those lie within
+// components by then. In a round the edges whose ends have come together leave the list, and of
+// the others each is proposed to the components of both its ends, which keep the least (propose);
+// with wide keys the least weight first, then the least number of an edge with that weight
+// (propose_numbers). Components are joined along the edges they keep, and these are in the forest
+// (join_components). A component that is kept by no edge has none left, so each round at least
+// halves the components with edges. One block does the rounds of a short list (finish_rounds). The
+// total order leaves no cycle among the kept edges.
 //
-// Arrays: indptr (n + 1,), indices, weight and edge (arcs,), rows as in forest.py; a, b and arcs
-// (edges,), twice: the list of a round and of the next; lengths: of the list, by round; parent (n,)
-// and best (n,), twice, of 64 bits: the least key of each component, all ones for none; numbers
-// (n,), twice; chosen (n,): arcs of the forest, in any order. WORD_BITS: 32 while vertices, arcs
-// and numbers of edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0:
-// a key is a weight of 32 bits and a number of 32 bits; else it is a weight alone.
+// Boruvka: doi:10.1016/S0012-365X(00)00224-7. Lists of edges in one direction, a test before each
+// atomic, light edges first: Fallin, Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
+//
+// Arrays: indptr (n + 1,), indices, weight and edge (arcs,), rows as in forest.py; a, b, arcs and
+// keys (edges,), twice: the list of a round and of the next, with the components of the ends as
+// they were in the round before; lengths: of the list, by round; parent (n,) and best (n,), twice,
+// of 64 bits: the least key of each component, all ones for none; numbers (n,), twice; least (n,):
+// the arc of each vertex's least edge; listed (n,): vertices of many arcs; chosen (n,): arcs of the
+// forest, in any order; counts: see `Count`. WORD_BITS: 32 while vertices, arcs and numbers of
+// edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0: a key is a
+// weight of 32 bits and a number of 32 bits; else it is a weight alone.
 //
 // Atomics: minimum of keys and of parents, sums of lengths. Keys and parents only fall, and loops
 // continue from smaller vertices (union_find.cuh). No block waits for another.
+// variant: -DLANES=8
 // variant: -DWEIGHT=1 -DWIDE=1
-// variant: -DWEIGHT=2 -DWIDE=1
+// variant: -DWEIGHT=2 -DWIDE=1 -DLANES=32
 // variant: -DWORD_BITS=64 -DWIDE=1
 #include "graph/rows.cuh"
 #include "label/union_find.cuh"
@@ -30,10 +38,19 @@
 #ifndef WIDE
 #define WIDE 0
 #endif
+#ifndef LANES
+#define LANES 1  // that read a row
+#endif
+#ifndef MANY_ARCS
+#define MANY_ARCS 1024
+#endif
+#define FINISH_THREADS 1024
 
 typedef unsigned long long u64;
 constexpr unsigned ALL = 0xFFFFFFFFu;
 constexpr u64 NONE = ~0ULL;
+
+enum Count { CHOSEN, LISTED, COUNTS };
 
 // Return a weight as a key of 64 bits in the order of weights.
 __device__ __forceinline__ u64 weight_key(weight_type weight) {
@@ -45,7 +62,7 @@ __device__ __forceinline__ u64 weight_key(weight_type weight) {
 #endif
 }
 
-__device__ __forceinline__ u64 key_of(const weight_type* weight, const word* edge, word arc) {
+__device__ __forceinline__ u64 key_of(const weight_type* weight, const word* edge, i64 arc) {
 #if WIDE
   return weight_key(weight[arc]);
 #else
@@ -69,108 +86,295 @@ __device__ __forceinline__ i64 thread_number() {
   return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-// Make each vertex a component that keeps no edge.
-extern "C" __global__ void start_components(word* parent, u64* best, u64* next_best, word* numbers,
-                                            word* next_numbers, i64 n) {
-  i64 v = thread_number();
-  if (v >= n) return;
-  parent[v] = (word)v;
-  best[v] = next_best[v] = NONE;
-  if (WIDE) numbers[v] = next_numbers[v] = (word)NONE;
+// The least edge that a thread has seen: its key, its number if keys are wide, and its arc.
+struct Least {
+  u64 key;
+  word number, arc;
+};
+
+__device__ __forceinline__ bool less(const Least& one, const Least& other) {
+  return one.key < other.key || (WIDE && one.key == other.key && one.number < other.number);
 }
 
-// List each edge once, but no loops. A warp goes over the arcs of 32 vertices.
-extern "C" __global__ void list_edges(const word* indptr, const word* indices, i64 n, word* a,
-                                      word* b, word* arcs, u64* lengths) {
-  i64 first = thread_number() / 32 * 32, lane = threadIdx.x % 32;
-  if (first >= n) return;
-  i64 begin = indptr[first + lane < n ? first + lane : n];
-  i64 end = indptr[first + 32 < n ? first + 32 : n];
-  for (i64 base = __shfl_sync(ALL, begin, 0); base < end; base += 32) {
-    i64 arc = base + lane;
-    int owner = 0;  // the last lane whose arcs begin here or before
-    for (int step = 16; step; step /= 2) {
-      i64 there = __shfl_sync(ALL, begin, owner + step);
-      if (there <= arc) owner += step;
+__device__ __forceinline__ void look_at(i64 arc, i64 vertex, const word* indices,
+                                        const weight_type* weight, const word* edge,
+                                        Least& least) {
+  if ((i64)indices[arc] == vertex) return;
+  Least found = {key_of(weight, edge, arc), WIDE ? edge[arc] : 0, (word)arc};
+  if (less(found, least)) least = found;
+}
+
+__device__ __forceinline__ void take_from(int lane_mask, Least& least) {
+  Least other = {__shfl_xor_sync(ALL, least.key, lane_mask),
+                 __shfl_xor_sync(ALL, least.number, lane_mask),
+                 __shfl_xor_sync(ALL, least.arc, lane_mask)};
+  if (less(other, least)) least = other;
+}
+
+// Find the least edge of each vertex, loops left out; list the vertices of many arcs instead.
+extern "C" __global__ void least_arcs(const word* indptr, const word* indices,
+                                      const weight_type* weight, const word* edge, i64 n,
+                                      word* least, u64* best, word* numbers, word* parent,
+                                      word* listed, u64* counts) {
+  i64 vertex = thread_number() / LANES, own = threadIdx.x % LANES;
+  i64 begin = vertex < n ? indptr[vertex] : 0, end = vertex < n ? indptr[vertex + 1] : 0;
+  bool many = end - begin > MANY_ARCS;
+  Least found = {NONE, (word)NONE, 0};
+  if (!many)
+    for (i64 arc = begin + own; arc < end; arc += LANES)
+      look_at(arc, vertex, indices, weight, edge, found);
+  for (int step = LANES / 2; step; step /= 2) take_from(step, found);
+  if (vertex >= n || own) return;
+  parent[vertex] = (word)vertex;
+  if (many) {
+    listed[atomicAdd(counts + LISTED, 1ULL)] = (word)vertex;
+    return;
+  }
+  best[vertex] = found.key;
+  least[vertex] = found.arc;
+  if (WIDE) numbers[vertex] = found.number;
+}
+
+// Find the least edge of each listed vertex, a block a vertex.
+extern "C" __global__ void least_arcs_of_listed(const word* indptr, const word* indices,
+                                                const weight_type* weight, const word* edge,
+                                                word* least, u64* best, word* numbers,
+                                                const word* listed, const u64* counts) {
+  __shared__ Least of_warps[32];
+  i64 count = (i64)counts[LISTED];
+  int warps = blockDim.x / 32;
+  for (i64 i = blockIdx.x; i < count; i += gridDim.x) {
+    i64 vertex = listed[i];
+    Least found = {NONE, (word)NONE, 0};
+    for (i64 arc = (i64)indptr[vertex] + threadIdx.x; arc < (i64)indptr[vertex + 1];
+         arc += blockDim.x)
+      look_at(arc, vertex, indices, weight, edge, found);
+    for (int step = 16; step; step /= 2) take_from(step, found);
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = found;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int k = 1; k < warps; k++)
+        if (less(of_warps[k], found)) found = of_warps[k];
+      best[vertex] = found.key;
+      least[vertex] = found.arc;
+      if (WIDE) numbers[vertex] = found.number;
     }
-    word tail = (word)(first + owner), head = arc < end ? indices[arc] : tail;
-    i64 place = reserve(head < tail, lengths);
-    if (head >= tail) continue;
-    a[place] = tail;
-    b[place] = head;
-    arcs[place] = (word)arc;
+    __syncthreads();
   }
 }
 
-// Propose each edge to the components of its ends, unless they are one; list it for the next round.
-extern "C" __global__ void propose(const word* a, const word* b, const word* arcs, word* next_a,
-                                   word* next_b, word* next_arcs, u64* lengths, int round,
-                                   word* parent, u64* best, u64* old_best, word* old_numbers,
-                                   const weight_type* weight, const word* edge) {
+// Join each vertex to the other end of its least edge; no component keeps an edge after that.
+extern "C" __global__ void join_vertices(const word* indices, i64 n, const word* least,
+                                         const u64* best, const word* numbers, word* parent,
+                                         u64* first_best, u64* second_best, word* first_numbers,
+                                         word* second_numbers, word* chosen, u64* counts) {
+  i64 v = thread_number();
+  bool kept = v < n && best[v] != NONE;
+  word head = 0;
+  if (v < n) {
+    first_best[v] = second_best[v] = NONE;
+    if (WIDE) first_numbers[v] = second_numbers[v] = (word)NONE;
+  }
+  if (kept) {
+    head = indices[least[v]];
+    bool same = best[head] == best[v] && (!WIDE || numbers[head] == numbers[v]);
+    kept = !same || v < (i64)head;  // an edge that both keep is the smaller one's
+  }
+  i64 place = reserve(kept, counts + CHOSEN);
+  if (!kept) return;
+  chosen[place] = least[v];
+  unite<word>(parent, (word)v, head);
+}
+
+// List each edge between two components whose weight is in a range, once. A warp goes over the arcs
+// of 32 vertices.
+extern "C" __global__ void list_edges(const word* indptr, const word* indices,
+                                      const weight_type* weight, const word* edge, i64 n,
+                                      u64 lightest, u64 heaviest, word* parent, word* a, word* b,
+                                      word* arcs, u64* keys, u64* length) {
+  i64 first = thread_number() / 32 * 32, lane = threadIdx.x % 32;
+  i64 step = (i64)gridDim.x * blockDim.x;
+  for (; first < n; first += step) {
+    i64 begin = indptr[first + lane < n ? first + lane : n];
+    i64 end = indptr[first + 32 < n ? first + 32 : n];
+    for (i64 base = __shfl_sync(ALL, begin, 0); base < end; base += 32) {
+      i64 arc = base + lane;
+      int owner = 0;  // the last lane whose arcs begin here or before
+      for (int half = 16; half; half /= 2) {
+        i64 there = __shfl_sync(ALL, begin, owner + half);
+        if (there <= arc) owner += half;
+      }
+      word tail = (word)(first + owner), head = arc < end ? indices[arc] : tail;
+      bool wanted = head < tail;
+      if (wanted) {
+        u64 key = weight_key(weight[arc]);
+        wanted = key >= lightest && key <= heaviest;
+      }
+      if (wanted) {
+        tail = find_root<word>(parent, tail);
+        head = find_root<word>(parent, head);
+        wanted = tail != head;
+      }
+      i64 place = reserve(wanted, length);
+      if (!wanted) continue;
+      a[place] = tail;
+      b[place] = head;
+      arcs[place] = (word)arc;
+      keys[place] = key_of(weight, edge, arc);
+    }
+  }
+}
+
+// The list of a round, and that of the next.
+struct List {
+  word *a, *b, *arcs;
+  u64* keys;
+};
+
+// Propose an edge of a list to the components of its ends, unless they are one; list it for the
+// next round. All lanes of a warp call it.
+__device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now, const List& then,
+                                             u64* next_length, word* parent, u64* best,
+                                             u64* old_best, word* old_numbers) {
+  word arc = 0, u = 0, v = 0;
+  u64 key = 0;
+  if (inside) {
+    arc = now.arcs[i];
+    key = now.keys[i];
+    u = now.a[i];
+    v = now.b[i];
+    old_best[u] = old_best[v] = NONE;  // of the round before
+    if (WIDE) old_numbers[u] = old_numbers[v] = (word)NONE;
+    u = find_root<word>(parent, u);
+    v = find_root<word>(parent, v);
+  }
+  i64 place = reserve(u != v, next_length);
+  if (u == v) return;
+  then.a[place] = u;
+  then.b[place] = v;
+  then.arcs[place] = arc;
+  then.keys[place] = key;
+  lower(best + u, key);
+  lower(best + v, key);
+}
+
+__device__ __forceinline__ void propose_number(i64 i, const List& list, const u64* best,
+                                               word* numbers, const word* edge) {
+  u64 key = list.keys[i];
+  word u = list.a[i], v = list.b[i];
+  if (best[u] != key && best[v] != key) return;
+  word number = edge[list.arcs[i]];
+  if (best[u] == key) lower(numbers + u, number);
+  if (best[v] == key) lower(numbers + v, number);
+}
+
+// Join the components of an edge if one of them keeps it. All lanes of a warp call it.
+__device__ __forceinline__ void join_edge(i64 i, bool inside, const List& list, word* parent,
+                                          const u64* best, const word* numbers, const word* edge,
+                                          word* chosen, u64* counts) {
+  bool kept = false;
+  word arc = 0, u = 0, v = 0;
+  if (inside) {
+    u = list.a[i];
+    v = list.b[i];
+    u64 key = list.keys[i];
+    bool by_u = best[u] == key, by_v = best[v] == key;
+    kept = by_u || by_v;
+    if (kept) {
+      arc = list.arcs[i];
+#if WIDE
+      word number = edge[arc];
+      kept = (by_u && numbers[u] == number) || (by_v && numbers[v] == number);
+#endif
+    }
+  }
+  i64 place = reserve(kept, counts + CHOSEN);
+  if (!kept) return;
+  chosen[place] = arc;
+  unite<word>(parent, u, v);
+}
+
+extern "C" __global__ void propose(word* a, word* b, word* arcs, u64* keys, word* next_a,
+                                   word* next_b, word* next_arcs, u64* next_keys, u64* lengths,
+                                   int round, word* parent, u64* best, u64* old_best,
+                                   word* old_numbers) {
+  List now = {a, b, arcs, keys}, then = {next_a, next_b, next_arcs, next_keys};
   i64 length = (i64)lengths[round], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
-  for (i64 base = thread_number() - lane; base < length; base += step) {
-    bool inside = base + lane < length;
-    word arc = 0, u = 0, v = 0;
-    if (inside) {
-      arc = arcs[base + lane];
-      u = a[base + lane];
-      v = b[base + lane];
-      old_best[u] = old_best[v] = NONE;  // of the round before
-      if (WIDE) old_numbers[u] = old_numbers[v] = (word)NONE;
-      u = find_root<word>(parent, u);
-      v = find_root<word>(parent, v);
-    }
-    i64 place = reserve(u != v, lengths + round + 1);
-    if (u == v) continue;
-    next_a[place] = u;
-    next_b[place] = v;
-    next_arcs[place] = arc;
-    u64 key = key_of(weight, edge, arc);
-    lower(best + u, key);
-    lower(best + v, key);
-  }
+  for (i64 base = thread_number() - lane; base < length; base += step)
+    propose_edge(base + lane, base + lane < length, now, then, lengths + round + 1, parent, best,
+                 old_best, old_numbers);
 }
 
 // With wide keys: of the edges with the least weight propose the number to the components.
-extern "C" __global__ void propose_numbers(const word* a, const word* b, const word* arcs,
+extern "C" __global__ void propose_numbers(word* a, word* b, word* arcs, u64* keys,
                                            const u64* lengths, int round, const u64* best,
-                                           word* numbers, const weight_type* weight,
-                                           const word* edge) {
+                                           word* numbers, const word* edge) {
+  List list = {a, b, arcs, keys};
   i64 length = (i64)lengths[round + 1], step = (i64)gridDim.x * blockDim.x;
-  for (i64 i = thread_number(); i < length; i += step) {
-    word arc = arcs[i];
-    u64 key = key_of(weight, edge, arc);
-    if (best[a[i]] == key) lower(numbers + a[i], edge[arc]);
-    if (best[b[i]] == key) lower(numbers + b[i], edge[arc]);
-  }
+  for (i64 i = thread_number(); i < length; i += step)
+    propose_number(i, list, best, numbers, edge);
 }
 
 // Join the components of each edge that one of them keeps.
-extern "C" __global__ void join_components(const word* a, const word* b, const word* arcs,
-                                           u64* lengths, int round, word* parent, const u64* best,
-                                           const word* numbers, const weight_type* weight,
-                                           const word* edge, word* chosen, u64* chosen_count) {
+extern "C" __global__ void join_components(word* a, word* b, word* arcs, u64* keys,
+                                           const u64* lengths, int round, word* parent,
+                                           const u64* best, const word* numbers, const word* edge,
+                                           word* chosen, u64* counts) {
+  List list = {a, b, arcs, keys};
   i64 length = (i64)lengths[round + 1], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
-  for (i64 base = thread_number() - lane; base < length; base += step) {
-    bool kept = false;
-    word arc = 0, u = 0, v = 0;
-    if (base + lane < length) {
-      arc = arcs[base + lane];
-      u = a[base + lane];
-      v = b[base + lane];
-      u64 key = key_of(weight, edge, arc);
-#if WIDE
-      word number = edge[arc];
-      kept = (best[u] == key && numbers[u] == number) || (best[v] == key && numbers[v] == number);
-#else
-      kept = best[u] == key || best[v] == key;
-#endif
-    }
-    i64 place = reserve(kept, chosen_count);
-    if (!kept) continue;
-    chosen[place] = arc;
-    unite<word>(parent, u, v);
+  for (i64 base = thread_number() - lane; base < length; base += step)
+    join_edge(base + lane, base + lane < length, list, parent, best, numbers, edge, chosen,
+              counts);
+}
+
+// Do all rounds that are left, if the list of this one is at most so long; one block. The host
+// finds a length of 0 if it has.
+extern "C" __global__ void __launch_bounds__(FINISH_THREADS)
+finish_rounds(word* a, word* b, word* arcs, u64* keys, word* next_a, word* next_b, word* next_arcs,
+              u64* next_keys, u64* lengths, int round, i64 most, word* parent, u64* best,
+              u64* old_best, word* numbers, word* old_numbers, const word* edge, word* chosen,
+              u64* counts) {
+  __shared__ u64 length, next;
+  List now = {a, b, arcs, keys}, then = {next_a, next_b, next_arcs, next_keys};
+  i64 lane = threadIdx.x % 32, warp = threadIdx.x - lane;
+  if (threadIdx.x == 0) {
+    length = lengths[round];
+    next = 0;
   }
+  __syncthreads();
+  if ((i64)length > most) return;
+  while (length) {
+    i64 count = (i64)length;
+    for (i64 base = warp; base < count; base += FINISH_THREADS)
+      propose_edge(base + lane, base + lane < count, now, then, &next, parent, best, old_best,
+                   old_numbers);
+    __syncthreads();
+    count = (i64)next;
+    if (WIDE) {
+      for (i64 i = threadIdx.x; i < count; i += FINISH_THREADS)
+        propose_number(i, then, best, numbers, edge);
+      __syncthreads();
+    }
+    for (i64 base = warp; base < count; base += FINISH_THREADS)
+      join_edge(base + lane, base + lane < count, then, parent, best, numbers, edge, chosen,
+                counts);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      length = next;
+      next = 0;
+    }
+    List list = now;
+    now = then;
+    then = list;
+    u64* keys_before = old_best;
+    old_best = best;
+    best = keys_before;
+    word* numbers_before = old_numbers;
+    old_numbers = numbers;
+    numbers = numbers_before;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) lengths[round] = 0;
 }

@@ -8,17 +8,25 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
+from orograph.kernels.device_rows import DeviceRows, as_word, upload_rows, word_for
 from orograph.tiles.arrays import Array
 
 SOURCE = "graph/forest.cu"
 THREADS = 256
-MAX_BLOCKS = 4096
+MAX_BLOCKS = 2112
 """Blocks that go over a list whose length the host does not know."""
-BATCH = 4
-"""Rounds that are launched before the host looks whether an edge is left."""
+FINISH_THREADS = 1024
+SHORT = 2**15
+"""Edges of a list whose rounds one block does."""
+KEPT = 3
+"""Which part of the edges is expected to be left after a round."""
 ROUNDS = 72
-"""No graph takes more, in whole batches: each round halves the components."""
-KINDS = {np.dtype(np.int32): 0, np.dtype(np.int64): 1, np.dtype(np.float64): 2}
+"""No graph takes more: each round halves the components."""
+DENSE = 6
+"""Arcs a vertex from which light edges are joined first: as many as vertices, twice."""
+COUNTS = 2
+"""Words before the lengths of lists: how many arcs are chosen, how many vertices listed."""
+MOST_KEY = 2**64 - 1
 
 
 def spanning_forest(
@@ -30,61 +38,105 @@ def spanning_forest(
     process's GPU by default.
     """
     where = device or current_device()
-    most = max(indptr.size, indices.size, int(edge.max(initial=0)) + 1)
-    word = np.uint32 if most < 2**32 else np.uint64
-    rows = (where.upload(np.ascontiguousarray(part, word)) for part in (indptr, indices, edge))
-    starts, heads, numbers = rows
-    weights = where.upload(np.ascontiguousarray(weight))
-    found = where.download(forest_on_device(where, starts, heads, weights, numbers))
-    return found.astype(np.int64)
+    word = word_for(indptr.size, indices.size, int(edge.max(initial=0)) + 1)
+    rows = upload_rows(where, as_word(indptr, word), as_word(indices, word), weight)
+    found = forest_on_device(rows, where.upload(as_word(edge, word)))
+    return where.download(found).astype(np.int64)
 
 
-def forest_on_device(
-    device: Device, indptr: Buffer, indices: Buffer, weight: Buffer, edge: Buffer
-) -> Buffer:
-    """Return the arcs of the forest of a graph on the device, in any order.
+def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
+    """Return the arcs of the forest of a graph, in any order, as words on the device.
 
-    Parameters
-    ----------
-    indptr, indices, edge : uint32, or uint64 if a number in them, or of arcs, passes 2**32 - 2
-    weight : int32, int64 or float64
+    Each edge is in the rows both ways, with the same number in ``edge`` (arcs,), words.
     """
-    empty, zeros = device.array_module.empty, device.array_module.zeros
-    n, word = indptr.size - 1, np.dtype(indptr.dtype)
-    kind = KINDS[np.dtype(weight.dtype)]
-    wide = kind > 0 or word.itemsize > 4
-    defines = {"WEIGHT": kind, "WORD_BITS": 8 * word.itemsize, "WIDE": int(wide)}
-    edges = max(indices.size // 2, 1)
-    lists = [[empty(edges, word) for _ in range(3)] for _ in range(2)]
-    best = [empty(max(n, 1), np.uint64) for _ in range(2)]
-    numbers = [empty(max(n, 1) if wide else 1, word) for _ in range(2)]
-    parent, chosen = empty(max(n, 1), word), empty(max(n, 1), word)
-    counts = zeros(ROUNDS + 2, np.uint64)
-    lengths, chosen_count = counts[: ROUNDS + 1], counts[ROUNDS + 1 :]
+    device, n, word = rows.device, rows.n, rows.word
+    assert rows.weight is not None
+    empty = device.array_module.empty
+    wide = rows.defines["WEIGHT"] > 0 or word.itemsize > 4
+    degree = rows.arcs / n
+    lanes = next(lanes for lanes in (1, 4, 8, 32) if lanes == 32 or degree <= 2 * lanes)
+    defines = {**rows.defines, "WIDE": int(wide), "LANES": lanes}
+    most = max(rows.arcs // 2, 1)
+    lists = [[*(empty(most, word) for _ in range(3)), empty(most, np.uint64)] for _ in range(2)]
+    best = [empty(n, np.uint64) for _ in range(3)]
+    numbers = [empty(n if wide else 1, word) for _ in range(3)]
+    parent, chosen, least, listed = (empty(n, word) for _ in range(4))
+    words = device.array_module.zeros(COUNTS + 2 * (ROUNDS + 2), np.uint64)
+    counts = words[:COUNTS]
+    arrays = rows.indptr, rows.indices, rows.weight, edge
+    size, everywhere = np.int64(n), blocks_for(n, THREADS)[0]
+    blocks = min(blocks_for(most, THREADS)[0], MAX_BLOCKS)
 
-    def launch(kernel: str, count: int, *arguments: Any) -> None:
-        device.launch(SOURCE, kernel, (count,), (THREADS,), arguments, defines=defines)
+    def launch(kernel: str, count: int, *arguments: Any, threads: int = THREADS) -> None:
+        device.launch(SOURCE, kernel, (count,), (threads,), arguments, defines=defines)
 
-    everywhere = blocks_for(n, THREADS)[0]
-    launch("start_components", everywhere, parent, *best, *numbers, np.int64(n))
-    launch("list_edges", everywhere, indptr, indices, np.int64(n), *lists[0], lengths)
-    blocks = min(blocks_for(edges, THREADS)[0], MAX_BLOCKS)
-    for done in range(ROUNDS):
-        if done % BATCH == 0 and int(device.download(lengths[done : done + 1])[0]) == 0:
-            break
-        now, then = done % 2, 1 - done % 2
-        where = lengths, np.int32(done)
-        of_arcs = weight, edge
+    launch(
+        "least_arcs", blocks_for(n * lanes, THREADS)[0], *arrays, size, least, best[2], numbers[2],
+        parent, listed, counts,
+    )  # fmt: skip
+    launch(
+        "least_arcs_of_listed", min(everywhere, MAX_BLOCKS), *arrays, least, best[2], numbers[2],
+        listed, counts,
+    )  # fmt: skip
+    launch(
+        "join_vertices", everywhere, rows.indices, size, least, best[2], numbers[2], parent,
+        *best[:2], *numbers[:2], chosen, counts,
+    )  # fmt: skip
+
+    def join_between(lightest: int, heaviest: int, first: int, expected: int) -> int:
+        """Join along all edges whose weight is in a range; return how many arcs are chosen.
+
+        The lengths of lists are words from `first` on.
+        """
+        lengths = words[first:]
         launch(
-            "propose", blocks, *lists[now], *lists[then], *where,
-            parent, best[now], best[then], numbers[then], *of_arcs,
+            "list_edges", blocks, *arrays, size, np.uint64(lightest), np.uint64(heaviest), parent,
+            *lists[0], lengths,
         )  # fmt: skip
-        if wide:
+        done = 0
+        while True:
+            while expected > SHORT // 4 and done < ROUNDS:
+                now, then = done % 2, 1 - done % 2
+                turn = lengths, np.int32(done)
+                launch(
+                    "propose", blocks, *lists[now], *lists[then], *turn, parent, best[now],
+                    best[then], numbers[then],
+                )  # fmt: skip
+                if wide:
+                    launch(
+                        "propose_numbers", blocks, *lists[then], *turn, best[now], numbers[now],
+                        edge,
+                    )  # fmt: skip
+                launch(
+                    "join_components", blocks, *lists[then], *turn, parent, best[now],
+                    numbers[now], edge, chosen, counts,
+                )  # fmt: skip
+                done += 1
+                expected //= KEPT
+            now, then = done % 2, 1 - done % 2
             launch(
-                "propose_numbers", blocks, *lists[then], *where, best[now], numbers[now], *of_arcs
-            )
-        launch(
-            "join_components", blocks, *lists[then], *where,
-            parent, best[now], numbers[now], *of_arcs, chosen, chosen_count,
-        )  # fmt: skip
-    return chosen[: int(device.download(chosen_count)[0])]
+                "finish_rounds", 1, *lists[now], *lists[then], lengths, np.int32(done),
+                np.int64(SHORT), parent, best[now], best[then], numbers[now], numbers[then], edge,
+                chosen, counts, threads=FINISH_THREADS,
+            )  # fmt: skip
+            found = device.download(words)
+            expected = int(found[first + done])
+            if expected == 0:
+                return int(found[0])
+
+    light = rows.light_weight if degree > DENSE else None
+    if light is None:
+        count = join_between(0, MOST_KEY, COUNTS, most // 2)
+    else:
+        bound = _key(light)
+        join_between(0, bound, COUNTS, 2 * n)
+        count = join_between(bound + 1, MOST_KEY, COUNTS + ROUNDS + 2, n // 8)
+    return chosen[:count]
+
+
+def _key(weight: Any) -> int:
+    """Return the key of a weight: see forest.cu."""
+    if weight.dtype.kind == "i":
+        return int(weight) + 2**63
+    bits = int((weight + 0.0).view(np.int64))
+    return (bits ^ (bits >> 63 & 2**63 - 1)) + 2**63

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.graph.spread import unreached
 from orograph.kernels.prefetch import prefetch
 
 NEAR, FAR = 1, 2
@@ -126,6 +127,21 @@ def near_far(
             far[kept] = far[i]
             kept += 1
     return relaxed, kept
+
+
+def graph_paths(rows: tuple[Any, Any, Any], start: int, width: Any, most: Any) -> Any:
+    """Return the least cost of each vertex from a start, (n,), of the dtype of `width`.
+
+    What would be above `most` is none: infinity, or 2**60 in integers.
+    """
+    indptr, indices, weight = rows
+    nothing = unreached(width.dtype)
+    cost = np.full(indptr.size - 1, nothing)
+    cost[start] = 0
+    far = np.empty(cost.size + 1, indices.dtype)
+    far[0] = start
+    near_far(indptr, indices, weight, far, 1, width, most, most, nothing, cost)
+    return cost
 
 
 @compiled

@@ -1,48 +1,29 @@
-// Shortest paths of a graph by the algorithm of Bellman and Ford: pull, push, segmented minimum,
-// and push within parts.
+// Shortest paths of a graph by the algorithm of Bellman and Ford: pull, push, segmented minimum.
 //
-// The CUDA counterpart of spread.py, which describes the three ways and cites their sources; with
-// UNIT weights push is breadth-first search (hops.py). Results are equal bit for bit: costs are the
-// least sums over all walks, whatever the order of the threads.
+// The CUDA counterpart of spread.py, which describes the three ways and cites their sources. Results
+// are equal bit for bit: costs are the least sums over all walks, whatever the order of the threads.
 //
 // *pull*: one thread per vertex. *add_weights*: one thread per arc. *take_least*: one thread per
 // arc; the arcs of a vertex are neighbours, so a warp takes the least of its part of each vertex's
 // arcs by shuffles, and the first lane of each part lowers the vertex. *scan_degrees*: one thread
 // block writes the prefix sums of the degrees of the active vertices. *push*: one thread per arc of
-// an active vertex, whose place it finds among the prefix sums by bisection. *relax_parts*: one
-// thread block per PART vertices, stored one behind the other and so mostly close together. It
-// relaxes its vertices until none of them lowers another of them, with their costs in shared
-// memory, then lowers vertices of other parts, and flags these parts for the next round. Weights
-// are not negative, so this ends. A vertex is active if its cost is less than `relaxed`, at which
-// its arcs were relaxed last.
+// an active vertex, whose place it finds among the prefix sums by bisection.
 //
 // Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in spread.py; words have WORD_BITS,
-// 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64, float64, none
-// (each arc weighs 1). Costs are *keys* of 64 bits: integers as they are, 2^60 for none; floats so
+// 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2: int32, int64, float64. Costs are *keys* of 64 bits: integers as they are, 2^60 for none; floats so
 // that keys are in the order of the numbers, which are never -0. Active vertices and prefix sums
 // (n,) and (n + 1,); `counts` (2,): how many are active in this round and in the next; `listed`
-// (n,): the last round in which a vertex was listed, below 2^31; relaxed (n,): keys; flags
-// (parts,), of this round and of the next; `latest`: the last round that flagged a part.
+// (n,): the last round in which a vertex was listed, below 2^31.
 //
 // Atomics: minimum of keys, exchange of `listed`, sum of counts. Keys only fall, so the rounds end
 // unless a cycle is negative; the host limits them. No block waits for another.
 // variant: -DWEIGHT=1
 // variant: -DWEIGHT=2
-// variant: -DWEIGHT=3
 // variant: -DWORD_BITS=64
 #include "graph/rows.cuh"
 
 #define THREADS 256
 #define SCAN_THREADS 1024
-#ifndef PART
-#define PART 1024  // vertices of a part
-#endif
-#ifndef PART_THREADS
-#define PART_THREADS 512
-#endif
-#define OWN (PART / PART_THREADS)  // vertices of a thread
-#define HELD 4  // arcs of a vertex that its thread holds in registers
-
 #if WEIGHT == 2
 __device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }
 __device__ __forceinline__ i64 none() { return 0x7FF0000000000000LL; }  // infinity
@@ -54,14 +35,6 @@ __device__ __forceinline__ i64 add(i64 key, double weight) {
 __device__ __forceinline__ i64 none() { return 1LL << 60; }
 __device__ __forceinline__ i64 add(i64 key, weight_type weight) { return key + weight; }
 #endif
-
-__device__ __forceinline__ weight_type weight_of(const weight_type* weight, i64 arc) {
-#if WEIGHT == 3
-  return 1;
-#else
-  return weight[arc];
-#endif
-}
 
 __device__ __forceinline__ i64 thread_number() {
   return (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -77,7 +50,7 @@ extern "C" __global__ void pull(const word* indptr, const word* tails, const wei
   for (i64 arc = indptr[vertex]; arc < (i64)indptr[vertex + 1]; arc++) {
     i64 tail = known[tails[arc]];
     if (tail == none()) continue;
-    i64 total = add(tail, weight_of(weight, arc));
+    i64 total = add(tail, weight[arc]);
     least = total < least ? total : least;
   }
   if (least < before) {
@@ -92,7 +65,7 @@ extern "C" __global__ void add_weights(const word* tails, const weight_type* wei
   i64 arc = thread_number();
   if (arc >= arcs) return;
   i64 known = cost[tails[arc]];
-  sums[arc] = known == none() ? known : add(known, weight_of(weight, arc));
+  sums[arc] = known == none() ? known : add(known, weight[arc]);
 }
 
 // Lower each vertex to the least of its arcs' sums; `heads` is the vertex that each arc enters.
@@ -157,92 +130,10 @@ extern "C" __global__ void push(const word* indptr, const word* indices, const w
     word tail = active[low];
     i64 arc = (i64)indptr[tail] + (k - sums[low]);
     word head = indices[arc];
-    i64 total = add(((volatile i64*)cost)[tail], weight_of(weight, arc));
+    i64 total = add(((volatile i64*)cost)[tail], weight[arc]);
     if (total >= ((volatile i64*)cost)[head]) continue;
     if (atomicMin(cost + head, total) <= total) continue;
     if (atomicExch(listed + head, round) == round) continue;
     following[atomicAdd((unsigned long long*)(counts + 1 - parity), 1ULL)] = head;
-  }
-}
-
-// Lower a vertex of the part by an arc; return whether it was lowered.
-__device__ __forceinline__ bool lower_within(i64* known, int head, i64 total, i64 before) {
-  if (total >= before) return false;
-  atomicMin(known + head, total);
-  return true;
-}
-
-// Relax the vertices of flagged parts: within the part to the end, then into other parts.
-extern "C" __global__ void __launch_bounds__(PART_THREADS, 2)
-relax_parts(const word* indptr, const word* indices, const weight_type* weight, i64* cost,
-            i64* relaxed, i64 n, int* flags, int* next_flags, int round, int* latest) {
-  __shared__ i64 known[PART + 1];  // the last is least: a head outside the part
-  if (flags[blockIdx.x] == 0) return;
-  __syncthreads();  // all have read it
-  if (threadIdx.x == 0) flags[blockIdx.x] = 0;
-  i64 first = (i64)blockIdx.x * PART;
-  word begin[OWN], end[OWN];
-  i64 before[OWN], done[OWN];
-  int heads[OWN][HELD];
-  weight_type weights[OWN][HELD];
-  if (threadIdx.x == 0) known[PART] = (i64)1 << 63;
-#pragma unroll
-  for (int j = 0; j < OWN; j++) {
-    int own = threadIdx.x + j * PART_THREADS;
-    bool inside = first + own < n;
-    known[own] = inside ? ((volatile i64*)cost)[first + own] : none();
-    done[j] = before[j] = inside ? relaxed[first + own] : none();
-    begin[j] = inside ? indptr[first + own] : 0;
-    end[j] = inside ? indptr[first + own + 1] : 0;
-#pragma unroll
-    for (int a = 0; a < HELD; a++) {
-      heads[j][a] = PART;
-      weights[j][a] = 0;
-      if (begin[j] + a >= end[j]) continue;
-      i64 head = (i64)indices[begin[j] + a] - first;
-      heads[j][a] = head >= 0 && head < PART ? (int)head : PART;
-      weights[j][a] = weight_of(weight, begin[j] + a);
-    }
-  }
-  bool lowered;
-  __syncthreads();
-  do {
-    lowered = false;
-#pragma unroll
-    for (int j = 0; j < OWN; j++) {
-      i64 tail_cost = ((volatile i64*)known)[threadIdx.x + j * PART_THREADS];
-      if (tail_cost >= done[j]) continue;
-      done[j] = tail_cost;
-      i64 there[HELD];
-#pragma unroll
-      for (int a = 0; a < HELD; a++) there[a] = ((volatile i64*)known)[heads[j][a]];
-#pragma unroll
-      for (int a = 0; a < HELD; a++)
-        lowered |= lower_within(known, heads[j][a], add(tail_cost, weights[j][a]), there[a]);
-#pragma unroll 1
-      for (word arc = begin[j] + HELD; arc < end[j]; arc++) {
-        i64 head = (i64)indices[arc] - first;
-        if (head < 0 || head >= PART) continue;
-        i64 total = add(tail_cost, weight_of(weight, arc));
-        lowered |= lower_within(known, (int)head, total, ((volatile i64*)known)[head]);
-      }
-    }
-  } while (__syncthreads_or(lowered));
-#pragma unroll
-  for (int j = 0; j < OWN; j++) {
-    int own = threadIdx.x + j * PART_THREADS;
-    if (done[j] == before[j]) continue;
-    relaxed[first + own] = done[j];
-    atomicMin(cost + first + own, done[j]);
-#pragma unroll 1
-    for (word arc = begin[j]; arc < end[j]; arc++) {
-      i64 head = indices[arc];
-      if (head >= first && head < first + PART) continue;
-      i64 total = add(done[j], weight_of(weight, arc));
-      if (total >= ((volatile i64*)cost)[head]) continue;
-      if (atomicMin(cost + head, total) <= total) continue;
-      ((volatile int*)next_flags)[head / PART] = 1;
-      *(volatile int*)latest = round;
-    }
   }
 }

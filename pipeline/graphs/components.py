@@ -11,9 +11,12 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
+from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import GraphJob, graph_job, search_job, sweep_job
 from orograph.graphs.part_search import PartReader
-from orograph.kernels.graph.components import join_parts, number_components
+from orograph.kernels.backends import may_use_numba
+from orograph.kernels.device import memory_reported
+from orograph.kernels.graph.components import graph_components, join_parts, number_components
 from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -55,8 +58,11 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
         return search_job(graph, "graph-components", {}, chosen, spec, join)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+        if method == "auto" and not may_use_numba(backend):
+            with memory_reported():
+                return result(graph, *on_gpu(graph).components())
         if method == "auto":
-            root = kernel("graph_components", backend)(graph.rows)
+            root = graph_components(graph.rows)
         else:
             root = kernel("edge_components", backend)(
                 graph.vertex_count, graph.tails, graph.rows.indices, _OF_EDGE_LISTS[method]
@@ -69,7 +75,11 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
 def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:
     """Number the components from 1; return result attributes and columns."""
     labels = np.empty(graph.vertex_count, np.int64)
-    size = number_components(root, graph.stored, labels)
+    return result(graph, labels, number_components(root, graph.stored, labels))
+
+
+def result(graph: Graph, labels: Any, size: Any) -> tuple[dict[str, Any], Columns]:
+    """Return result attributes and columns of numbered components."""
     columns: Columns = {
         **vertex_columns(graph),
         "labels": (("vertex",), labels),

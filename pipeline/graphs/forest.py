@@ -10,11 +10,13 @@ import numpy.typing as npt
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
+from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import GraphJob, graph_job, sweep_job
+from orograph.kernels.backends import may_use_numba
+from orograph.kernels.device import memory_reported
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
-from orograph.kernels.graph.forest import mark_edges
-from orograph.kernels.stages import kernel
+from orograph.kernels.graph.forest import mark_edges, spanning_forest
 from orograph.tiles.graph.graph import Graph
 
 
@@ -32,11 +34,16 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
         return sweep_job(graph.with_both_ways(), problem, {}, spec)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-        arcs = kernel("graph_forest", backend)(*graph.rows, graph.edge_both_ways)
-        in_forest = np.zeros(graph.edge_count, np.bool_)
-        mark_edges(graph.edge_both_ways, arcs, in_forest)
-        total = total_weight(graph.rows.weight.take(arcs))
-        return forest_attributes(graph, arcs.size, total), {"in_forest": (("edge",), in_forest)}
+        if not may_use_numba(backend):
+            with memory_reported():
+                in_forest, weights = on_gpu(graph).forest(graph)
+        else:
+            arcs = spanning_forest(*graph.rows, graph.edge_both_ways)
+            in_forest = np.zeros(graph.edge_count, np.bool_)
+            mark_edges(graph.edge_both_ways, arcs, in_forest)
+            weights = graph.rows.weight.take(arcs)
+        attributes = forest_attributes(graph, weights.size, total_weight(weights))
+        return attributes, {"in_forest": (("edge",), in_forest)}
 
     return graph_job(graph, "graph-forest", {}, chosen, spec, solve)
 

@@ -10,13 +10,14 @@ import numpy as np
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.job import GraphJob, method_on, parts_job, search_job
+from orograph.graphs.device.rows import on_gpu
+from orograph.graphs.job import GraphJob, parts_job, search_job
 from orograph.graphs.part_search import PartReader, hop_levels, predecessors_from_hops
 from orograph.graphs.path_frontier import PartHops, PartRows, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
 from orograph.kernels.backends import may_use_numba
-from orograph.kernels.graph.hops import between, level_predecessors
-from orograph.kernels.stages import kernel
+from orograph.kernels.device import memory_reported
+from orograph.kernels.graph.hops import between, graph_hops, level_predecessors
 from orograph.results.paths import LeastCostPath
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -36,7 +37,12 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
         return levels.view(f"i{levels.itemsize}"), before  # what stands for none becomes -1
 
     def in_one(backend: str) -> tuple[Any, Any]:
-        found = kernel("graph_hops", backend)(graph.rows, starts, limit)
+        if may_use_numba(backend):
+            found = graph_hops(graph.rows, starts, limit)
+        else:
+            with memory_reported():
+                held = on_gpu(graph)
+                found = held.device.download(held.hops(starts, limit))
         if not traced:
             return found, None
         before = np.full(found.size, NO_VERTEX, np.int64)
@@ -55,7 +61,7 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
-    on_workers = method_on(chosen) == "delta-stepping" and not stays_in_memory((), spec)
+    on_workers = may_use_numba(chosen) and not stays_in_memory((), spec)
     if graph.part_count > 1 and on_workers and not traced:
         one = np.int64(1)
         problem = PartHops(

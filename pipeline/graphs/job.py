@@ -25,7 +25,6 @@ from orograph.execution.run import Engine, Progress, ResultTable
 from orograph.graphs.columns import Columns
 from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column
-from orograph.kernels.backends import get_backend
 from orograph.operations.job import DatasetJob, whole_columns
 from orograph.tiles.arrays import Array
 from orograph.tiles.convert.overlap import refuse_overlap
@@ -230,11 +229,6 @@ def _job(
         refuse_overlap(None, spec.storage, graph)
     of_parts = (1, graph.part_count), Layout(1, 1)
     return GraphJob((), *of_parts, backend, graph, operation, parameters, make_engine, spec=spec)
-
-
-def method_on(backend: str) -> str:
-    """Return the shortest path method of a backend; delta-stepping if that is undecided."""
-    return "delta-stepping" if backend == "auto" else get_backend(backend).graph_method
 
 
 def check_graph(graph: Any) -> Graph:

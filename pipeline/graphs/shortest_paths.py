@@ -14,7 +14,8 @@ import numpy.typing as npt
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.job import check_graph, method_on, parts_job, search_job
+from orograph.graphs.device.rows import on_gpu
+from orograph.graphs.job import check_graph, parts_job, search_job
 from orograph.graphs.part_search import (
     PartReader,
     hop_levels,
@@ -25,8 +26,9 @@ from orograph.graphs.part_search import (
 from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
 from orograph.kernels.backends import may_use_numba
+from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.dijkstra import dijkstra
-from orograph.kernels.graph.near_far import near_far
+from orograph.kernels.graph.near_far import graph_paths
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
@@ -73,8 +75,7 @@ def shortest_paths(
         Vertices, by the ids of the graph's source.
     method : {"auto", "dijkstra", "delta-stepping", "bellman-ford"}
         Algorithm; the result does not depend on it. ``"dijkstra"`` and ``"delta-stepping"`` do not
-        accept negative weights. ``"auto"`` chooses ``"delta-stepping"`` if there are none and no
-        GPU.
+        accept negative weights. ``"auto"`` chooses ``"delta-stepping"`` if there are none.
     strategy : {"active", "output", "input"}, optional
         How ``"bellman-ford"`` visits the edges: those of vertices lowered in the last round
         (``"active"``, the default), a vertex at a time (``"output"``), or an edge at a time
@@ -141,7 +142,7 @@ def shortest_paths(
     max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
     spec = RunSpec(**options)
-    method = choose_method(graph, method, spec)
+    method = choose_method(graph, method)
     chosen = choose_backend(STAGES[method], (), spec)
     search = PathSearch(
         graph, method, strategy or "active", limit_of(graph, max_cost), predecessors
@@ -158,7 +159,8 @@ def shortest_paths(
         return search.from_all(starts, backend)
 
     on_workers = not stays_in_memory((), spec)
-    if graph.part_count > 1 and method in OF_PARTS and not predecessors and on_workers:
+    in_parts = graph.part_count > 1 and method in OF_PARTS and not predecessors
+    if in_parts and on_workers and may_use_numba(chosen):
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
             bucket_width(graph), search.most, chosen, cost_fill(graph), method,
@@ -171,10 +173,10 @@ def shortest_paths(
 
 OF_PARTS = "delta-stepping", "dijkstra"
 """Methods that workers do, each with a part at a time."""
-STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}
+STAGES = {"dijkstra": "dijkstra", "delta-stepping": "graph_paths", "bellman-ford": "spread"}
 
 
-def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
+def choose_method(graph: Graph, method: str) -> str:
     """Return the method to use for ``"auto"``, or the given method, checked against the weights.
 
     Raises
@@ -192,9 +194,7 @@ def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
             "'bellman-ford'"
         )
     _check_range(graph, max(-least, greatest))
-    if method == "auto":
-        method = method_on(choose_backend("spread", (), spec))
-    return method
+    return "delta-stepping" if method == "auto" else method
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,10 @@ class PathSearch:
     ) -> tuple[dict[str, Any], Columns]:
         """Search from each of several sources in threads; return attributes and columns."""
         graph = self.graph
+        before = np.empty((starts.size, graph.vertex_count) if self.traced else (0, 0), np.int64)
+        if self.method == "delta-stepping" and not (self.traced or may_use_numba(backend)):
+            return self._columns(starts, self._on_gpu(starts), before)
         costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
-        before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
         fill = cost_fill(graph)
 
         def one(i: int) -> None:
@@ -230,6 +232,23 @@ class PathSearch:
             with ThreadPoolExecutor(min(cores(), starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
         return self._columns(starts, costs, before)
+
+    def _on_gpu(self, starts: npt.NDArray[np.int64]) -> Array:
+        """Return the cost from each of several sources to each vertex, searched on a GPU."""
+        graph = self.graph
+        width, fill = bucket_width(graph), cost_fill(graph)
+        with memory_reported():
+            held = on_gpu(graph)
+
+            def one(start: int) -> Array:
+                cost = held.in_source_order(held.paths(start, width, self.most))
+                if fill is not None:
+                    cost[cost == unreached(width.dtype)] = fill
+                return held.device.download(cost)
+
+            if starts.size == 1:
+                return one(int(starts[0]))[np.newaxis]
+            return np.stack([one(start) for start in starts.tolist()])
 
     @property
     def takes_parts(self) -> bool:
@@ -295,10 +314,12 @@ class PathSearch:
             self._bellman_ford(starts, cost, backend)
         elif self.method == "dijkstra":
             dijkstra(*rows, starts, self.most, self.most, cost)
+        elif may_use_numba(backend):
+            cost = graph_paths(rows, start, bucket_width(graph), self.most)
         else:
-            far = np.empty(cost.size + 1, rows.indices.dtype)
-            far[0] = start
-            near_far(*rows, far, 1, bucket_width(graph), self.most, self.most, nothing, cost)
+            with memory_reported():
+                held = on_gpu(graph)
+                cost = held.device.download(held.paths(start, bucket_width(graph), self.most))
         before = None
         if self.traced:
             before = np.full(cost.size, NO_VERTEX, np.int64)

@@ -45,7 +45,7 @@ class RowsOfPairs:
         tail, head = edges.row.astype(np.int64), edges.col.astype(np.int64)
         graph = make_graph(tail, head, weight, ids, directed=True)
         starts = graph.vertices(sources, "sources")
-        method = choose_method(graph, self.method, spec)
+        method = choose_method(graph, self.method)
         chosen = choose_backend(STAGES[method], (), spec)
         search = PathSearch(graph, method, "active", limit_of(graph, np.inf), self.traced)
 

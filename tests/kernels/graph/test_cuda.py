@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,18 @@ from hypothesis import strategies as st
 from oracle_graph import random_edges
 
 import orograph as og
-from orograph.kernels.graph import components_cuda, forest_cuda, hops, spread, spread_cuda
-from orograph.kernels.graph.components import graph_components
+from orograph.graphs.device import rows as device_rows
+from orograph.kernels.device_rows import DeviceRows
+from orograph.kernels.graph import (
+    components_cuda,
+    forest_cuda,
+    hops,
+    near_far,
+    near_far_cuda,
+    spread,
+    spread_cuda,
+)
+from orograph.kernels.graph.components import graph_components, number_components
 from orograph.kernels.graph.forest import spanning_forest
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.tiles.graph.graph import Graph, make_graph
@@ -55,30 +67,49 @@ def test_costs_have_the_bits_of_numba(kind: str, strategy: str, emulator: Emulat
         assert (expected != unreached(expected.dtype)).sum() > n // 2
 
 
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fewer threads wait for work: in the emulator they take turns."""
+    monkeypatch.setattr(near_far_cuda, "THREADS", 64)
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 32])
 @pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
-def test_parts_and_lists_of_arcs_give_the_same_bits(
-    kind: str, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+def test_costs_from_one_vertex(
+    kind: str, lanes: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long strip, so that several parts hold it, with some arcs far ahead and back."""
-    rng = np.random.default_rng(3)
-    n = 2600
-    tail = np.concatenate([np.arange(n - 1), rng.integers(0, n, 900)])
-    head = np.concatenate([np.arange(1, n), rng.integers(0, n, 900)])
-    weight = rng.integers(0, 9, tail.size) * (0.37 if kind == "float64" else 1)
-    weight = weight * 2**40 if kind == "int64" else weight
-    graph = make_graph(tail, head, weight, np.arange(n), directed=False)
-    expected = cost_from(graph, 3)
-    spread.spread(graph.rows, np.array([3]), expected, "active", n)
-    levels = hops.graph_hops(graph.rows, np.array([3]), n)
-    monkeypatch.setattr(spread_cuda, "PART", 512)
-    monkeypatch.setattr(spread_cuda, "PART_THREADS", 128)
-    for degree in (spread_cuda.MOST_DEGREE, 0):
-        monkeypatch.setattr(spread_cuda, "MOST_DEGREE", degree)
-        found = cost_from(graph, 3)
-        assert spread_cuda.spread(graph.rows, np.array([3]), found, "active", n, device=emulator)
-        np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
-        found = spread_cuda.graph_hops(graph.rows, np.array([3]), n, device=emulator)
-        np.testing.assert_array_equal(found, levels)
+    """In narrow and wide buckets, with arcs that weigh 0 and vertices beyond the most."""
+    monkeypatch.setattr(near_far_cuda, "lanes_for", lambda rows: lanes)
+    monkeypatch.setattr(near_far_cuda, "THREADS", 64 if lanes == 1 else 32)
+    for seed, n, m in ((0, 60, 300), (1, 120, 250), (2, 9, 200)):
+        graph = graph_of(kind, seed, n, m, directed=seed != 1)
+        dtype = cost_from(graph, 0).dtype
+        none = unreached(dtype)
+        everywhere = near_far.graph_paths(graph.rows, 3, dtype.type(graph.mean_weight), none)
+        middle = np.median(everywhere[everywhere != none])
+        for width, most in ((graph.mean_weight / 2, none), (9 * graph.mean_weight, middle)):
+            arguments = graph.rows, 3, dtype.type(width), dtype.type(most)
+            found = near_far_cuda.graph_paths(*arguments, device=emulator)
+            expected = near_far.graph_paths(*arguments)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+            assert (expected != none).any()
+            assert (expected[everywhere > most] == none).all()
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_vertex_of_many_arcs_is_divided(emulator: Emulator) -> None:
+    """It has forty times the arcs that a group takes at once."""
+    n = 1300
+    rim = np.arange(1, n)
+    tail, head = np.append(np.zeros(n - 1, np.int64), rim[:-1]), np.append(rim, rim[1:])
+    weight = np.append(np.full(n - 1, 7), np.full(n - 2, 2))
+    graph = make_graph(tail, head, weight, np.arange(n), directed=True)
+    start = int(graph.stored[0])
+    found = near_far_cuda.graph_paths(graph.rows, start, np.int64(3), 2**60, device=emulator)
+    expected = near_far.graph_paths(graph.rows, start, np.int64(3), 2**60)
+    np.testing.assert_array_equal(found, expected)
+    assert expected.max() == 7
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -101,20 +132,52 @@ def test_words_of_64_bits(emulator: Emulator) -> None:
     np.testing.assert_array_equal(*costs)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("most", [0, 2, 10**6])
 def test_hops(most: int, emulator: Emulator) -> None:
     graph = graph_of("int32", 2, 400, 700)
     starts = np.array([5, 9, 5])
-    found = spread_cuda.graph_hops(graph.rows, starts, most, device=emulator)
+    found = near_far_cuda.graph_hops(graph.rows, starts, most, device=emulator)
     expected = hops.graph_hops(graph.rows, starts, most)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
 
 
 def test_components(emulator: Emulator) -> None:
-    graph = graph_of("int32", 2, 400, 300, directed=False)
+    for seed, n, m in ((2, 400, 300), (3, 700, 1500), (4, 300, 9000), (5, 1, 0)):
+        graph = graph_of("int32", seed, n, m, directed=False)
+        found = components_cuda.graph_components(graph.rows, device=emulator)
+        np.testing.assert_array_equal(found, graph_components(graph.rows))
+
+
+def test_components_of_vertices_with_many_arcs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stars of a thousand arcs, of which no largest tree holds both, and vertices alone."""
+    rim = np.arange(2, 2000)
+    graph = make_graph(rim % 2, rim, np.ones(rim.size), np.arange(2100), directed=False)
     found = components_cuda.graph_components(graph.rows, device=emulator)
     np.testing.assert_array_equal(found, graph_components(graph.rows))
+    assert np.unique(found).size == 102
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_components_of_any_graph_in_any_order(edges: list[tuple[int, int]], seed: int) -> None:
+    tail, head = np.array(edges, np.int64).reshape(-1, 2).T
+    graph = make_graph(tail, head, np.ones(tail.size), np.arange(20), directed=False)
+    device = Emulator("random", seed)
+    root = components_cuda.graph_components(graph.rows, device=device)
+    np.testing.assert_array_equal(root, graph_components(graph.rows))
+    words = device.upload(root), device.upload(graph.stored.astype(root.dtype))
+    labels, sizes = components_cuda.number_on_device(device, *words)
+    expected = np.empty(20, np.int64)
+    np.testing.assert_array_equal(sizes, number_components(root, graph.stored, expected))
+    np.testing.assert_array_equal(labels, expected)
 
 
 def forest_edges(graph: Graph, device: Emulator | None, wide: bool = False) -> Any:
@@ -123,8 +186,9 @@ def forest_edges(graph: Graph, device: Emulator | None, wide: bool = False) -> A
     if device is None:
         return np.sort(graph.edge_both_ways[spanning_forest(*rows)])
     if wide:
-        indptr, indices, edge = (part.astype(np.uint64) for part in (indptr, indices, rows[3]))
-        arcs = forest_cuda.forest_on_device(device, indptr, indices, weight, edge)
+        words = [device.upload(part.astype(np.uint64)) for part in (indptr, indices, rows[3])]
+        held = DeviceRows(device, *words[:2], device.upload(weight))
+        arcs = device.download(forest_cuda.forest_on_device(held, words[2]))
     else:
         arcs = forest_cuda.spanning_forest(*rows, device=device)
         assert arcs.dtype == np.int64
@@ -133,11 +197,31 @@ def forest_edges(graph: Graph, device: Emulator | None, wide: bool = False) -> A
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forests_have_the_edges_of_numba(kind: str, emulator: Emulator) -> None:
-    for seed, n, m in ((0, 60, 300), (1, 700, 1500), (2, 300, 200), (3, 1, 0)):
+    for seed, n, m in ((0, 60, 300), (1, 700, 1500), (2, 300, 200), (3, 1, 0), (4, 90, 3000)):
         graph = graph_of(kind, seed, n, m, directed=False)
         expected = forest_edges(graph, None)
         np.testing.assert_array_equal(forest_edges(graph, emulator), expected)
         np.testing.assert_array_equal(forest_edges(graph, emulator, wide=True), expected)
+
+
+@pytest.mark.parametrize("short", [0, 40])
+def test_rounds_of_long_lists(
+    short: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One block does the last rounds alone, or none, and the host expects too few."""
+    monkeypatch.setattr(forest_cuda, "SHORT", short)
+    for kind, degree in (("int32", 5), ("float64", 20)):
+        graph = graph_of(kind, 3, 400, 400 * degree, directed=False)
+        np.testing.assert_array_equal(forest_edges(graph, emulator), forest_edges(graph, None))
+
+
+def test_forest_of_a_vertex_with_many_arcs(emulator: Emulator) -> None:
+    rim = np.arange(1, 1600)
+    ends = np.append(np.zeros(rim.size, np.int64), rim[:-1]), np.append(rim, rim[1:])
+    weight = np.random.default_rng(3).integers(0, 50, ends[0].size)
+    for weights in (weight, weight / 7):
+        graph = make_graph(*ends, weights, np.arange(1600), directed=False)
+        np.testing.assert_array_equal(forest_edges(graph, emulator), forest_edges(graph, None))
 
 
 @needs_compiler
@@ -180,11 +264,16 @@ def test_any_graph_in_any_order(
     costs = [cost_from(graph, start) for _ in range(2)]
     spread.spread(rows, np.array([start]), costs[0], strategy, 99)
     device = Emulator("random", seed)
-    spread_cuda.spread(rows, np.array([start]), costs[1], strategy, 99, device=device)
-    np.testing.assert_array_equal(*costs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near_far_cuda, "THREADS", 32)
+        patch.setattr(near_far_cuda, "ROOM", 1)
+        spread_cuda.spread(rows, np.array([start]), costs[1], strategy, 99, device=device)
+        np.testing.assert_array_equal(*costs)
+        found = near_far_cuda.graph_paths(graph.rows, start, np.int64(2), 2**60, device=device)
+        np.testing.assert_array_equal(found, costs[0])
 
 
-@pytest.mark.usefixtures("emulated_gpu")
+@pytest.mark.usefixtures("emulated_gpu", "small_blocks")
 def test_operations_take_the_backend() -> None:
     graph = graph_of("float64", 6, directed=False)
     for operation in (
@@ -197,5 +286,20 @@ def test_operations_take_the_backend() -> None:
     ):
         on_gpu, on_cpu = operation("cuda"), operation("numba")
         assert on_gpu.equals(on_cpu)
-    with pytest.raises(og.BackendError, match="near_far has no CUDA kernel"):
-        og.shortest_paths(graph, 1, method="delta-stepping", backend="cuda")
+    with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel"):
+        og.shortest_paths(graph, 1, method="dijkstra", backend="cuda")
+
+
+@pytest.mark.usefixtures("emulated_gpu", "small_blocks")
+def test_a_graph_stays_on_the_gpu_while_it_exists() -> None:
+    graph = graph_of("int32", 6, directed=False)
+    held = device_rows.on_gpu(graph)
+    og.hop_distance(graph, 1, backend="cuda")
+    rows = held.links
+    og.shortest_paths(graph, 1, backend="cuda")
+    assert device_rows.on_gpu(graph) is held
+    assert held.rows.indices is rows.indices is held.links.indices
+    left = weakref.ref(held)
+    del graph, held, rows
+    gc.collect()
+    assert left() is None

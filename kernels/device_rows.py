@@ -1,0 +1,91 @@
+"""Rows of a graph in the memory of a GPU, which the kernels for graphs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from orograph.kernels.device import Buffer, Device
+from orograph.tiles.arrays import Array
+
+KINDS = {np.dtype(np.int32): 0, np.dtype(np.int64): 1, np.dtype(np.float64): 2}
+UNIT = 3
+"""Kind of weights: each arc weighs 1."""
+SAMPLE = 1024
+"""Weights of which quantiles are taken."""
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """CSR rows on a device: ``indptr`` (n + 1,), ``indices`` and ``weight`` (arcs,)."""
+
+    device: Device
+    indptr: Buffer
+    """uint32, or uint64 if a number of the rows, or of edges, does not fit; so are ``indices``."""
+    indices: Buffer
+    weight: Buffer | None
+    """int32, int64 or float64; None: each arc weighs 1."""
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return int(self.indptr.size) - 1
+
+    @property
+    def arcs(self) -> int:
+        """Number of arcs."""
+        return int(self.indices.size)
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """Type of vertices, arcs and numbers of edges."""
+        word: np.dtype[Any] = np.dtype(self.indices.dtype)
+        return word
+
+    @cached_property
+    def defines(self) -> dict[str, int]:
+        """The compile options for these rows, see rows.cuh."""
+        kind = UNIT if self.weight is None else KINDS[np.dtype(self.weight.dtype)]
+        return {"WORD_BITS": 8 * self.word.itemsize, "WEIGHT": kind}
+
+    @cached_property
+    def light_weight(self) -> Any:
+        """A weight that about as many edges have at most as there are vertices, twice."""
+        assert self.weight is not None
+        sample = self.device.download(self.weight[:: self.arcs // SAMPLE + 1].copy())
+        return np.sort(sample)[min(4 * self.n * sample.size // self.arcs, sample.size - 1)]
+
+    def unweighted(self) -> DeviceRows:
+        """Return the rows with weights of 1."""
+        return replace(self, weight=None)
+
+
+def upload_rows(device: Device, indptr: Array, indices: Array, weight: Array | None) -> DeviceRows:
+    """Copy rows to a device."""
+    word = word_for(indptr.size, indices.size)
+    return DeviceRows(
+        device,
+        device.upload(as_word(indptr, word)),
+        device.upload(as_word(indices, word)),
+        None if weight is None else device.upload(np.ascontiguousarray(weight)),
+    )
+
+
+def with_weights(rows: DeviceRows, weight: Array) -> DeviceRows:
+    """Return rows on a device with weights, which are copied there."""
+    return replace(rows, weight=rows.device.upload(np.ascontiguousarray(weight)))
+
+
+def word_for(*counts: int) -> np.dtype[Any]:
+    """Return the smallest type of words for these counts."""
+    return np.dtype(np.uint32 if max(counts) < 2**32 - 1 else np.uint64)
+
+
+def as_word(numbers: Array, word: np.dtype[Any]) -> Array:
+    """Return numbers, none of which is negative, as words; a view where the size is the same."""
+    if numbers.dtype.itemsize == word.itemsize:
+        return np.ascontiguousarray(numbers).view(word)
+    return np.ascontiguousarray(numbers, word)

@@ -1,0 +1,360 @@
+// Shortest paths of a graph by delta-stepping: one launch of `relax` a bucket, work on the device.
+//
+// The CUDA counterpart of near_far.py, with its two lists. Costs are the least sums over all paths,
+// whatever the order of the threads, so results are equal bit for bit. With all weights 1 they are
+// hops.
+//
+// *split*: goes over the list far: drops vertices that have been relaxed since, moves those below
+// the bound to the list near, and keeps the others. *relax*: groups of LANES lanes relax the
+// vertices of near, and go on until no vertex below the bound is left. Near is written once from
+// front to end: a group takes a *ticket*, the number of a slot, and polls that slot until a vertex
+// is in it. So there are no rounds, and a vertex is relaxed a few trips to the memory after it was
+// lowered. With FOLLOW a group itself goes on with a vertex that it has lowered, instead of passing
+// it through the list: chains of a road network are followed at the pace of the memory. Where near
+// is full, vertices below the bound go to far as well. A vertex of more than CHUNK arcs is put into
+// near once more for each further CHUNK, so that many groups relax its arcs.
+//
+// How relax ends: each vertex put into near counts in the length of the list; the group that has
+// relaxed it, and has put into the lists what it lowered, counts it as done. If as many are done as
+// have been put in, nobody is at work that could put in more, and the group that sees it sets
+// `finished`. It also sets the bound of the next bucket, above the least cost in far: `few` and
+// `many` vertices in a bucket double and halve its width. Groups wait for nothing but a vertex or
+// the end, and those at work wait for nobody, so blocks need not run at the same time.
+//
+// Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in near_far.py; words have
+// WORD_BITS, 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64,
+// float64, none (each arc weighs 1). cost (n,): *keys* of 64 bits: integers as they are, 2^60 for
+// none; floats so that keys are in the order of the numbers, which are never -0. relaxed (n,): the
+// key at which a vertex's arcs were relaxed last. near (capacity,): vertices in the low 40 bits,
+// chunks above, all ones for none. far (n,), twice: a bucket reads one and writes the other;
+// listed (n,): whether a vertex is in far. state: see `Word`.
+//
+// Atomics: minimum of keys, sums of lengths, exchange of `listed`. Before a vertex is written into
+// a slot, a fence lets others see its cost; whoever reads the slot reads the cost after it, since
+// its address depends on the slot. Keys only fall, weights are not negative, so buckets end.
+//
+// Meyer, Sanders (2003), doi:10.1016/S0196-6774(03)00076-2; work lists without rounds: Wang,
+// Fussell, Lin (2021), doi:10.1145/3437801.3441605.
+// variant: -DWEIGHT=1 -DLANES=8 -DFOLLOW=0
+// variant: -DWEIGHT=2 -DLANES=32 -DFOLLOW=0
+// variant: -DWEIGHT=3
+// variant: -DWORD_BITS=64
+#include "graph/rows.cuh"
+
+#ifndef LANES
+#define LANES 1  // of a group
+#endif
+#ifndef FOLLOW
+#define FOLLOW 1
+#endif
+#ifndef THREADS
+#define THREADS 256
+#endif
+#ifndef NAP
+#define NAP 40  // nanoseconds between two looks into a slot
+#endif
+#define HELD 4  // arcs that a lane relaxes at the same time
+#ifndef CHUNK
+#define CHUNK (32 * LANES)  // arcs of a vertex that one group relaxes
+#endif
+
+typedef unsigned long long u64;
+constexpr unsigned ALL = 0xFFFFFFFFu;
+constexpr u64 EMPTY = ~0ULL;
+constexpr int VERTEX_BITS = 40;
+
+// Words of `state`. What many write or poll has 128 bytes of its own.
+enum Word {
+  TICKET = 0,     // slots that have been given out
+  DONE = 16,      // vertices of near that are done
+  FINISHED = 32,  // whether all are
+  NEAR = 48,      // length of near, of even and odd buckets
+  FAR = 80,       // length of far, which even and odd buckets read
+  LEAST = 112,    // least key in the far of the next bucket
+  BOUND = 128,    // keys below it are near
+  WIDTH = 129,    // of a bucket, a number of the type of costs
+  OVER = 130,     // whether no vertex is left
+  BUCKETS = 131,  // how many have been done
+  TAKEN = 132     // vertices that groups have taken from near
+};
+
+#if WEIGHT == 2
+typedef double cost_type;
+__device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }
+__device__ __forceinline__ i64 none() { return 0x7FF0000000000000LL; }  // infinity
+__device__ __forceinline__ i64 add(i64 key, double weight) {
+  // + 0.0 makes -0 0
+  return flip(__double_as_longlong(__longlong_as_double(flip(key)) + weight + 0.0));
+}
+__device__ __forceinline__ double number(i64 bits) { return __longlong_as_double(bits); }
+__device__ __forceinline__ i64 bits_of(double width) { return __double_as_longlong(width); }
+constexpr i64 LARGEST = 0x7FF0000000000000LL;  // of widths that are doubled
+#else
+typedef i64 cost_type;
+__device__ __forceinline__ i64 none() { return 1LL << 60; }
+__device__ __forceinline__ i64 add(i64 key, i64 weight) { return key + weight; }
+__device__ __forceinline__ i64 number(i64 bits) { return bits; }
+__device__ __forceinline__ i64 bits_of(i64 width) { return width; }
+constexpr i64 LARGEST = 1LL << 59;
+#endif
+
+#if WEIGHT == 2
+__device__ __forceinline__ double length_of(const weight_type* weight, i64 arc) {
+  return weight[arc];
+}
+#elif WEIGHT == 3
+__device__ __forceinline__ i64 length_of(const weight_type*, i64) { return 1; }
+#else
+__device__ __forceinline__ i64 length_of(const weight_type* weight, i64 arc) { return weight[arc]; }
+#endif
+
+template <class T> __device__ __forceinline__ T look(const T* at) { return *(const volatile T*)at; }
+
+__device__ __forceinline__ i64 thread_number() {
+  return (i64)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Lower the least key of far by the least of a warp's keys. All lanes of a warp call it.
+__device__ __forceinline__ void note_least(i64 key, i64* state) {
+  for (int step = 16; step; step /= 2) {
+    i64 other = __shfl_xor_sync(ALL, key, step);
+    key = other < key ? other : key;
+  }
+  if (threadIdx.x % 32 == 0 && key < look(state + LEAST)) atomicMin(state + LEAST, key);
+}
+
+// Return a place in a list for each lane that wants one. All lanes of a warp call it.
+__device__ __forceinline__ i64 reserve(bool wanted, i64* length) {
+  unsigned lanes = __ballot_sync(ALL, wanted), lane = threadIdx.x % 32;
+  u64 first = 0;
+  if (lane == 0 && lanes) first = atomicAdd((u64*)length, (u64)__popc(lanes));
+  return (i64)__shfl_sync(ALL, first, 0) + __popc(lanes & ((1u << lane) - 1));
+}
+
+// Prepare the next bucket; one thread, when all vertices of near are done.
+__device__ inline void next_bound(i64* state, int parity, i64 few, i64 many) {
+  i64 least = look(state + LEAST), bound = look(state + BOUND), done = look(state + DONE);
+  state[FAR + 16 * parity] = 0;
+  state[BUCKETS] += 1;
+  state[TAKEN] += done;
+  if (least == none()) {
+    state[OVER] = 1;
+    return;
+  }
+  cost_type width = number(state[WIDTH]);
+  if (done < few && width < number(LARGEST)) width = width + width;
+  if (done > many) width = width / 2;
+  state[WIDTH] = bits_of(width);
+  bound = add(least > bound ? least : bound, width);
+  bound = bound > least ? bound : least + 1;  // keys are integers
+  state[BOUND] = bound < none() ? bound : none();
+  state[LEAST] = none();
+}
+
+// Divide far into vertices below the bound, for this bucket, and the others, for the next.
+extern "C" __global__ void __launch_bounds__(THREADS)
+split(const word* far, word* next_far, u64* near, const i64* cost, const i64* relaxed,
+      unsigned* listed, i64* state, int parity) {
+  if (look(state + OVER)) return;
+  if (thread_number() == 0) {
+    state[TICKET] = state[DONE] = state[FINISHED] = 0;
+    state[NEAR + 16 * (1 - parity)] = 0;
+  }
+  i64 length = look(state + FAR + 16 * parity), bound = look(state + BOUND);
+  i64 step = (i64)gridDim.x * blockDim.x, lane = threadIdx.x % 32;
+  for (i64 base = thread_number() - lane; base < length; base += step) {
+    word vertex = 0;
+    i64 key = none();
+    bool inside = base + lane < length, waits = false;
+    if (inside) {
+      vertex = far[base + lane];
+      key = cost[vertex];
+      waits = key < relaxed[vertex];
+    }
+    bool now = waits && key < bound, later = waits && key >= bound;
+    if (inside && !later) listed[vertex] = 0;
+    i64 place = reserve(now, state + NEAR + 16 * parity);
+    if (now) near[place] = vertex;
+    place = reserve(later, state + FAR + 16 * (1 - parity));
+    if (later) next_far[place] = vertex;
+    if (__ballot_sync(ALL, later)) note_least(later ? key : none(), state);
+  }
+}
+
+// Relax the vertices of near, and those that come below the bound by it, until none is left.
+extern "C" __global__ void __launch_bounds__(THREADS)
+relax(const word* indptr, const word* indices, const weight_type* weight, i64* cost, i64* relaxed,
+      u64* near, i64 capacity, word* next_far, unsigned* listed, i64* state, int parity, i64 most,
+      i64 few, i64 many) {
+  __shared__ int starts, over;
+  i64* length = state + NEAR + 16 * parity;
+  if (threadIdx.x == 0) {
+    over = 0;
+    starts = look(length) > 0;  // else it stays so: nobody is at work
+    if (!starts && blockIdx.x == 0 && !look(state + OVER))
+      next_bound(state, parity, few, many);
+  }
+  __syncthreads();
+  if (!starts) return;
+  i64 bound = look(state + BOUND);
+  int lane = threadIdx.x % 32, own = lane % LANES;
+  bool leads = own == 0;
+  i64 ticket = -1;
+  u64 item = EMPTY;  // of all lanes of a group
+  while (true) {
+    unsigned wanting = __ballot_sync(ALL, leads && ticket < 0 && item == EMPTY);
+    if (wanting) {
+      u64 first = 0;
+      if (lane == 0) first = atomicAdd((u64*)(state + TICKET), (u64)__popc(wanting));
+      first = __shfl_sync(ALL, first, 0);
+      if (wanting >> lane & 1) ticket = (i64)first + __popc(wanting & ((1u << lane) - 1));
+    }
+    if (leads && item == EMPTY && ticket < capacity) {
+      item = look(near + ticket);
+      if (item != EMPTY) {
+        near[ticket] = EMPTY;  // for the next bucket
+        ticket = -1;
+      }
+    }
+    if (LANES > 1) item = __shfl_sync(ALL, item, lane - own);
+    unsigned active = __ballot_sync(ALL, item != EMPTY);
+    if (active == 0) {
+      if (threadIdx.x == 0 && look(state + FINISHED)) *(volatile int*)&over = 1;
+      if (__shfl_sync(ALL, lane == 0 ? *(volatile int*)&over : 0, 0)) return;
+      __nanosleep(NAP);
+      continue;
+    }
+
+    // the arcs of this group, from begin + own, and the cost of their tail
+    i64 begin = 0, end = 0, key = none();
+    if (leads && item != EMPTY) {
+      word vertex = (word)(item & ((1ULL << VERTEX_BITS) - 1));
+      i64 chunk = (i64)(item >> VERTEX_BITS);
+      key = look(cost + vertex);
+      begin = (i64)indptr[vertex] + chunk * CHUNK;
+      end = indptr[vertex + 1];
+      if (chunk == 0) {
+        if (key >= look(relaxed + vertex)) end = begin;
+        else *(volatile i64*)(relaxed + vertex) = key;
+        i64 further = end > begin ? (end - begin - 1) / CHUNK : 0;
+        if (further) {
+          i64 first = (i64)atomicAdd((u64*)length, (u64)further);
+          if (first + further <= capacity) {
+            __threadfence();  // the cost of the vertex
+            for (i64 k = 1; k <= further; k++)
+              *(volatile u64*)(near + first + k - 1) = (u64)k << VERTEX_BITS | vertex;
+            end = begin + CHUNK;
+          } else {
+            atomicAdd((u64*)(state + DONE), (u64)further);  // it relaxes all arcs itself
+          }
+        }
+      } else {
+        end = end < begin + CHUNK ? end : begin + CHUNK;
+      }
+    }
+    if (LANES > 1) {
+      begin = __shfl_sync(ALL, begin, lane - own);
+      end = __shfl_sync(ALL, end, lane - own);
+      key = __shfl_sync(ALL, key, lane - own);
+    }
+    u64 following = EMPTY;
+    i64 lost = 0;  // places behind the capacity
+    for (i64 base = begin; __ballot_sync(ALL, base < end); base += LANES * HELD) {
+      word heads[HELD];
+      i64 totals[HELD];
+      unsigned is_near = 0, is_far = 0;
+#pragma unroll
+      for (int j = 0; j < HELD; j++) {
+        i64 arc = base + own + j * LANES;
+        heads[j] = 0;
+        totals[j] = none();
+        if (arc < end) {
+          heads[j] = indices[arc];
+          totals[j] = add(key, length_of(weight, arc));
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < HELD; j++)
+        if (totals[j] > most || totals[j] == none() || totals[j] >= look(cost + heads[j]))
+          totals[j] = none();
+#pragma unroll
+      for (int j = 0; j < HELD; j++) {
+        if (totals[j] == none() || atomicMin(cost + heads[j], totals[j]) <= totals[j]) continue;
+        if (totals[j] < bound) is_near |= 1u << j;
+        else is_far |= 1u << j;
+      }
+#if FOLLOW
+#pragma unroll
+      for (int j = 0; j < HELD; j++) {
+        bool found = is_near >> j & 1;
+        int from = lane;
+        u64 head = heads[j];
+        if (LANES > 1) {
+          unsigned group = (LANES == 32 ? ALL : (1u << LANES % 32) - 1) << (lane - own);
+          unsigned lanes = __ballot_sync(ALL, found) & group;
+          found = lanes != 0;
+          from = found ? __ffs(lanes) - 1 : lane;
+          head = __shfl_sync(ALL, head, from);
+        }
+        if (following != EMPTY || !found) continue;
+        following = head;
+        if (from == lane) is_near &= ~(1u << j);
+      }
+#endif
+      unsigned pushed = 0, before = 0;  // of the warp; of lanes and arcs before
+#pragma unroll
+      for (int j = 0; j < HELD; j++) {
+        unsigned lanes = __ballot_sync(ALL, is_near >> j & 1);
+        pushed += __popc(lanes);
+        before += __popc(lanes & ((1u << lane) - 1));
+      }
+      if (pushed) {
+        u64 first = 0;
+        if (lane == 0) first = atomicAdd((u64*)length, (u64)pushed);
+        i64 place = (i64)__shfl_sync(ALL, first, 0) + before;
+        if (is_near) __threadfence();  // the costs, before the slots
+#pragma unroll
+        for (int j = 0; j < HELD; j++) {
+          if (!(is_near >> j & 1)) continue;
+          if (place < capacity) {
+            *(volatile u64*)(near + place) = heads[j];
+          } else {
+            is_far |= 1u << j;
+            lost++;
+          }
+          place++;
+        }
+      }
+      if (__ballot_sync(ALL, is_far)) {
+        i64 least = none();
+#pragma unroll
+        for (int j = 0; j < HELD; j++) {
+          bool lists = is_far >> j & 1;
+          if (lists) least = totals[j] < least ? totals[j] : least;
+          lists = lists && atomicExch(listed + heads[j], 1u) == 0;
+          i64 place = reserve(lists, state + FAR + 16 * (1 - parity));
+          if (lists) next_far[place] = heads[j];
+        }
+        note_least(least, state);
+      }
+    }
+    bool ended = leads && item != EMPTY && following == EMPTY;
+    item = following;
+    unsigned ends = __ballot_sync(ALL, ended);
+    unsigned losses = __ballot_sync(ALL, lost);
+    if (losses) {
+      for (int step = 16; step; step /= 2) lost += __shfl_xor_sync(ALL, lost, step);
+      if (lane == 0) atomicAdd((u64*)(state + DONE), (u64)lost);
+    }
+    if (ends && lane == 0) {
+      __threadfence();  // the lengths of lists, before what is done
+      i64 done = (i64)atomicAdd((u64*)(state + DONE), (u64)__popc(ends)) + __popc(ends);
+      if (done == look(length)) {
+        __threadfence();
+        next_bound(state, parity, few, many);
+        __threadfence();
+        *(volatile i64*)(state + FINISHED) = 1;
+      }
+    }
+  }
+}

@@ -1,0 +1,1 @@
+"""Graphs in the memory of a GPU."""

@@ -49,6 +49,8 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 
 BACK_DIRECTION = Variable(
     "back_direction",
@@ -451,7 +453,7 @@ class DistanceThenAllocation:
             self._allocation = Frontier(self._follows, (*self._rasters, cost), self._second)
         return self._allocation
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Run both stages and return the attributes of the result."""
         attributes = self.distances.run(client, (handle, "distances"), cancelled)
         self.allocation.run(client, (handle, "allocation"), cancelled)

@@ -19,7 +19,7 @@ from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
-from orograph.execution.jobs import load
+from orograph.execution.jobs import Handle, load
 from orograph.execution.run import Progress, ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
@@ -77,7 +77,7 @@ class MapOverlap:
     rasters: tuple[Raster, ...]
     context: RunContext
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Compute and write all shards; return no attributes."""
         layers = Layers(self.problem.name, self.context.token)
         nodes = self.context.tree.nodes(self.context.shard_level)
@@ -170,7 +170,7 @@ def with_halo(window: Window, halo: int, shape: tuple[int, int]) -> Window:
     return Window(y, x, window.height + 2 * halo, window.width + 2 * halo).clip(shape)
 
 
-def _perform(handle: Any, node: Node) -> None:
+def _perform(handle: Handle, node: Node) -> None:
     """Execute one task of a run: the only function that Dask calls."""
     engine: MapOverlap = load(handle)
     with get_backend(engine.problem.backend).array_memory():

@@ -45,7 +45,7 @@ from orograph.engines.sweep_problems import (
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
-from orograph.execution.jobs import load
+from orograph.execution.jobs import Handle, load
 from orograph.execution.run import Progress, ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
@@ -85,7 +85,7 @@ class QuadtreePass:
         """Tree whose leaves are the tiles."""
         return self.context.tree
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Do both sweeps and return the attributes of the result.
 
         Tasks carry ``handle``, see `orograph.execution.jobs`.
@@ -378,7 +378,7 @@ class QuadtreePass:
             return context.shard_level
         return level_of_tasks(self.tree, context.shard_level, context.cluster_threads)
 
-    def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
+    def graph(self, handle: Handle) -> tuple[dict[Key, Task], Key, list[Key]]:
         """Return all tasks of the run as one graph, the root's key, and the keys of the writes.
 
         What an earlier run saved is not computed again: summaries are recalled, shards verified.
@@ -389,7 +389,7 @@ class QuadtreePass:
         (graph,) = self.sweep_graphs(handle).downward(self.task_level, self.tree.root.level)
         return graph.tasks, graph.kept[0], list(graph.ends)
 
-    def sweep_graphs(self, handle: Any) -> SweepGraphs:
+    def sweep_graphs(self, handle: Handle) -> SweepGraphs:
         """Return the builder of the run's Dask graphs."""
         levels = range(self.task_level, self.tree.root.level + 1)
         begun = [level for level in levels if self.context.checkpoints.count("summary", level)]
@@ -433,14 +433,14 @@ class _Column:
         return self.run.pieces(self.name)
 
 
-def _task(handle: Any, key: Key, stage: str, *arguments: Any) -> Task:
+def _task(handle: Handle, key: Key, stage: str, *arguments: Any) -> Task:
     # Dask gives a task to a worker that holds what it needs, and all messages come from one worker.
     # Tasks that are marked wait at the scheduler, by priority, for whichever worker is free.
     anywhere = stage in ("split", "write")
     return Task(key, _perform, handle, stage, *arguments, _data_producer=anywhere)
 
 
-def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
+def _perform(handle: Handle, stage: str, node: Node | None, *arguments: Any) -> Any:
     """Execute one task of a run: the only function that Dask calls."""
     run: QuadtreePass = load(handle)
     with get_backend(run.problem.backend).array_memory():

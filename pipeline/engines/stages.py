@@ -27,6 +27,8 @@ from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 LOG = logging.getLogger(__name__)
 
 
@@ -103,7 +105,7 @@ class Stages:
             self._contexts[stage.name] = replace(part, sink=sink)
         return self._contexts[stage.name]
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Run all stages; return the attributes of the result, which the last one knows."""
         attributes: dict[str, Any] = {}
         for number, stage in enumerate(self._stages):

@@ -20,9 +20,13 @@ from orograph.tiles.errors import RunError
 if TYPE_CHECKING:
     from distributed import Client
 
+Handle = object
+"""What tasks find a run by: its name on a cluster, the run itself on threads, or a pair of a handle
+and a part of its run. Only `load` looks into it."""
+
 
 @contextmanager
-def shared(run: Any, client: Client | None, witness: Witness | None = None) -> Iterator[Any]:
+def shared(run: object, client: Client | None, witness: Witness | None = None) -> Iterator[Handle]:
     """Yield the handle by which tasks find the run, valid until the context is left.
 
     Workers that come later look for the ``witness`` before their first task.
@@ -47,7 +51,7 @@ def shared(run: Any, client: Client | None, witness: Witness | None = None) -> I
                 client.set_metadata([f"{name}-witness"], None)
 
 
-def load(handle: Any) -> Any:
+def load(handle: Handle) -> Any:
     """Return the run that a handle stands for.
 
     A pair stands for a part of another handle's run: an attribute, or the item of a number.

@@ -29,6 +29,8 @@ from orograph.tiles.store.create import Columns, ColumnsInTurns
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 T = TypeVar("T")
 logging.getLogger("orograph").addHandler(logging.NullHandler())  # nothing, unless one asks for it
 ResultTable = Columns | ColumnsInTurns
@@ -109,7 +111,7 @@ class Watched(Protocol):
 class Engine(Watched, Protocol):
     """Interface of the engine of a run: `QuadtreePass`, `Frontier`, or an operation's own."""
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Do all the work, writing the output rasters; return the attributes of the result."""
 
     def table(self) -> ResultTable:

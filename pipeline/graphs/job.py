@@ -38,6 +38,8 @@ from orograph.tiles.store.sink import ArraySink
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 PIECE = 2**24
 
 
@@ -112,7 +114,7 @@ class WholeGraph:
     columns: Columns = field(default_factory=dict)
     done: bool = False
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Call the function; return the attributes of the result."""
         attributes, self.columns = self.solve(cancelled)
         self.done = True

@@ -55,6 +55,8 @@ from orograph.tiles.store.sink import StoreSink
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 T = TypeVar("T")
 
 
@@ -110,7 +112,7 @@ class Build:
             nodata = self.problem.nodata[name]
             sink.write(name, window, as_stored(raster[inner], nodata, self.dtype, covered))
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Compute and store all blocks; an index has no attributes to return."""
         layers = Layers("distance-index", self.context.token)
         keys = (
@@ -138,7 +140,7 @@ class Build:
         return {}
 
 
-def _perform(handle: Any, node: Node) -> None:
+def _perform(handle: Handle, node: Node) -> None:
     """Execute one task of a build: the only function that Dask calls."""
     build: Build = jobs.load(handle)
     with get_backend(build.backend).array_memory():

@@ -40,6 +40,8 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 Cells = npt.NDArray[np.int64]
 
 PAIRS_A_TASK = 16
@@ -127,7 +129,7 @@ class Query:
             run.context.checkpoints.clear()
 
 
-def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
+def search_pairs(handle: Handle, pairs: Sequence[int], share: int) -> Any:
     """Search for some pairs within one task and return their results."""
     return jobs.load(handle).search(pairs, share)
 

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from orograph.reachability.tile import (
 )
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
+
+if TYPE_CHECKING:
+    from orograph.execution.jobs import Handle
 
 Tile = tuple[int, int]
 
@@ -62,7 +65,7 @@ class Search:
     """Driver of a bidirectional search: keys and borders of tiles, and the levels reached."""
 
     def __init__(
-        self, run: BidirectionalTasks, workers: Executor, handle: Any, cancelled: Event
+        self, run: BidirectionalTasks, workers: Executor, handle: Handle, cancelled: Event
     ) -> None:
         self._run, self._workers, self._handle = run, workers, handle
         self._cancelled = cancelled

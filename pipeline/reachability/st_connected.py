@@ -50,6 +50,8 @@ from orograph.tiles.vector.layer import VectorLayer, read_layer
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 Cells = npt.NDArray[np.int64]
 
 
@@ -289,7 +291,7 @@ class _PairSearch:
     found: dict[int, SearchResult] = field(default_factory=dict)
     connected: npt.NDArray[np.bool_] | None = None
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Search for all pairs; return no attributes."""
         try:
             self._search(client, cancelled)

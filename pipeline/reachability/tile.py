@@ -19,7 +19,7 @@ from orograph.distance.hops import PER_HOP, Hops
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.engines.tile_states import Tile, TileDefaults, TileStates
 from orograph.execution.context import RunContext
-from orograph.execution.jobs import load
+from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.resident import ResidentTile
@@ -177,7 +177,7 @@ class BidirectionalTasks:
         return TileStates(self.problem, self.rasters, self.context)
 
 
-def visit_tiles(handle: Any, requests: Sequence[VisitRequest]) -> list[BidirectionalVisit]:
+def visit_tiles(handle: Handle, requests: Sequence[VisitRequest]) -> list[BidirectionalVisit]:
     """Visit several tiles one after the other and return the results."""
     run: BidirectionalTasks = load(handle)
     states, found = run.states, []

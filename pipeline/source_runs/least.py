@@ -20,6 +20,8 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 COST, ALLOCATION, REACHED = "cost", "allocation", "reached_cells"
 
 
@@ -97,7 +99,7 @@ class LeastOfRuns:
 class LeastEngine(MapOverlap):
     """Engine that finds the least of two sets of rasters, and counts the cells that are reached."""
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Write all shards and return the number of reached cells."""
         super().run(client, handle, cancelled)
         nodes = self.context.tree.nodes(self.context.shard_level)

@@ -26,6 +26,8 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 
 @dataclass(frozen=True)
 class OneRun:
@@ -98,7 +100,7 @@ class RunsInTurn(Stages):
         super().__init__(stages, inputs, context)
         self._known, self._columns, self._started = dict(known), columns, False
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Run all; raise InputError if none has a source, or all begin above their maximum."""
         attributes = super().run(client, handle, cancelled)
         if not self._started:

@@ -61,6 +61,8 @@ from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
+
 
 MOST_UNWRITTEN = 8
 """Final shards of a worker beyond which it writes several in a task."""
@@ -89,7 +91,7 @@ class FrontierProgress(Progress):
 class Frontier(FrontierTasks):
     """Engine that visits the tiles of a problem in order of cost until none can change."""
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Visit tiles until all have converged, write the result, and return its attributes."""
         driver = self._driver
         with executor(client, self.problem.name, self.context.token) as workers:
@@ -191,7 +193,7 @@ class _Driver:
         self._laden: dict[Any, None] = {}
         """Workers that can take no more tasks, and have more tiles in the window."""
 
-    def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+    def settle(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
         """Submit visits until all tiles have converged, saving the driver's state now and then."""
         if self.context.checkpoints.lasting:
             self._journal = Journal(self.context.checkpoints, self.tree.root)
@@ -223,7 +225,7 @@ class _Driver:
             made = partial(tile_map.message, self.problem.name, self.context.token, self.tiles)
             workers.tell(tile_map.TOPIC, made)
 
-    def _start(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+    def _start(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
         """Queue the tiles to visit first: from saved state, else those with sources."""
         if not self._resume(workers, handle, cancelled):
             starts = self.problem.starts(self.tree.tile)
@@ -260,7 +262,7 @@ class _Driver:
             self._writing[task.worker] -= 1
             self.state.finish(self._take_written(task.shards, found))
 
-    def _give_work(self, workers: Executor, handle: Any) -> None:
+    def _give_work(self, workers: Executor, handle: Handle) -> None:
         """Submit tasks to the workers that have free slots.
 
         Workers of a cluster are looked at if their own tiles have changed. Tiles without an owner
@@ -306,7 +308,7 @@ class _Driver:
         is_known = self.state.window.bucket_width > 0
         return not is_known or bool(self.tiles.ready(bound) or self.tiles.final[None])
 
-    def _give_own(self, workers: Executor, worker: Any, bound: float, handle: Any) -> bool:
+    def _give_own(self, workers: Executor, worker: Any, bound: float, handle: Handle) -> bool:
         """Submit tasks on a worker's own tiles; return whether it still has free slots."""
         waiting, final = self.tiles.waiting[worker], self.tiles.final[worker]
         while (is_ready := waiting.least() <= bound) or final:
@@ -321,7 +323,7 @@ class _Driver:
         return True
 
     def _give_task(
-        self, workers: Executor, worker: Any, owner: Any, bound: float, handle: Any
+        self, workers: Executor, worker: Any, owner: Any, bound: float, handle: Handle
     ) -> bool:
         """Submit a task on ``owner``'s tiles in the bucket; return whether there was one."""
         if shards := self._final_shards(workers, worker, owner):
@@ -332,7 +334,7 @@ class _Driver:
             self._start_visits(workers, worker, tiles, bound, waiting, handle)
         return bool(tiles)
 
-    def _give_spare_task(self, workers: Executor, worker: Any, owner: Any, handle: Any) -> bool:
+    def _give_spare_task(self, workers: Executor, worker: Any, owner: Any, handle: Handle) -> bool:
         """Let an idle worker write final shards or read a tile ahead; return whether it could."""
         if not self._pending or self._load[worker]:
             return False
@@ -358,7 +360,7 @@ class _Driver:
         tiles: list[Tile],
         bound: float,
         waiting: int,
-        handle: Any,
+        handle: Handle,
     ) -> None:
         """Submit a task that visits tiles; ``waiting`` is the number of tiles left for others."""
         tiles = tiles + self._beside(tiles, workers)
@@ -369,7 +371,7 @@ class _Driver:
         self.state.window.tasks += not workers.shared
 
     def _start_writing(
-        self, workers: Executor, worker: Any, shards: list[Tile], handle: Any
+        self, workers: Executor, worker: Any, shards: list[Tile], handle: Handle
     ) -> None:
         """Submit a task that writes final shards."""
         ticket = self._write(workers, worker, handle, shards)
@@ -386,7 +388,7 @@ class _Driver:
             for shard in {self.tiles.shard_of(tile) for tile in task.tiles}:
                 self.tiles.give(shard, task.worker)
 
-    def _hand_over(self, workers: Executor, worker: Any, bound: float, handle: Any) -> bool:
+    def _hand_over(self, workers: Executor, worker: Any, bound: float, handle: Handle) -> bool:
         """Give an idle worker an unreached tile from a worker that has too much to do."""
         while self._laden:
             other = next(iter(self._laden))
@@ -426,7 +428,7 @@ class _Driver:
         shards = (self.tiles.final[owner].pop() for _ in range(count))
         return list(dict.fromkeys(shard for shard in shards if shard is not None))
 
-    def _look_everywhere(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+    def _look_everywhere(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
         """Open every tile without relaxing it, to find the tiles that contain sources."""
         todo = list(np.ndindex(self.tiles.written.shape))[::-1]
         if not workers.shared:
@@ -453,7 +455,7 @@ class _Driver:
                     self.tiles.opened[tile] = True
                     self.tiles.lower(tile, visit.pending)
 
-    def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def write(self, workers: Executor, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Write all shards on the workers that hold their states; return the result attributes."""
         every = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
         left = (shard for shard in every if not self.tiles.written[shard])
@@ -477,7 +479,7 @@ class _Driver:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")
         return self.problem.attributes(self.sums)
 
-    def _write(self, workers: Executor, worker: Any, handle: Any, shards: list[Tile]) -> Any:
+    def _write(self, workers: Executor, worker: Any, handle: Handle, shards: list[Tile]) -> Any:
         """Submit a task that writes shards, and return its ticket."""
         nodes = tuple(Node(self.tiles.level, morton_encode(*shard)) for shard in shards)
         tiles = (tile for node in nodes for tile in self.tree.nodes(0, within=node))
@@ -632,7 +634,7 @@ class _Driver:
             first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
             self._journal.write(self.state.entry(first=first), first=first)
 
-    def _resume(self, workers: Executor, handle: Any, cancelled: Event) -> bool:
+    def _resume(self, workers: Executor, handle: Handle, cancelled: Event) -> bool:
         """Restore the state an earlier session saved; return whether any of it was usable.
 
         Borders in the midst of written shards are gone. So nothing is of use if one of these is
@@ -646,7 +648,7 @@ class _Driver:
         return True
 
     def _count_written(
-        self, shards: list[Tile], workers: Executor, handle: Any, cancelled: Event
+        self, shards: list[Tile], workers: Executor, handle: Handle, cancelled: Event
     ) -> bool:
         """Add the counts of shards written earlier; return whether all of them are intact."""
         todo, under_way, found = shards[::-1], 0, []

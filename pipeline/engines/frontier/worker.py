@@ -20,7 +20,7 @@ from orograph.engines.frontier.protocol import (
 from orograph.engines.parts import in_threads
 from orograph.engines.tile_states import StateCache, Tile, TileStates
 from orograph.execution.context import RunContext, located
-from orograph.execution.jobs import load
+from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import RunError
@@ -48,7 +48,7 @@ class FrontierTasks:
 
 
 def visit_tiles(
-    handle: Any, requests: Sequence[Request], bound: float, threads: int = 1
+    handle: Handle, requests: Sequence[Request], bound: float, threads: int = 1
 ) -> dict[Tile, Visit | None]:
     """Visit tiles of this worker in order of key, repeatedly, up to ``bound``; return the visits.
 
@@ -127,7 +127,7 @@ def _visit_tiles(
     return done
 
 
-def written_counts(handle: Any, node: Node) -> dict[str, float] | None:
+def written_counts(handle: Handle, node: Node) -> dict[str, float] | None:
     """Return the counts of a shard that an earlier session wrote; None if it is not intact."""
     return _counts_of(load(handle), node)
 
@@ -153,7 +153,7 @@ class Written(NamedTuple):
     """Shards that are not written: this process has not the strips that it should have."""
 
 
-def finish_shards(handle: Any, nodes: Sequence[Node], requests: Sequence[Request]) -> Written:
+def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Request]) -> Written:
     """Write shards whose tiles have all converged; return counts and unwritten shards."""
     run: FrontierTasks = load(handle)
     known = {request.tile: request for request in requests}

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
+    from orograph.execution.jobs import Handle
     from orograph.operations.job import Job
 
 
@@ -343,7 +344,7 @@ class _MatrixEngine:
         total = 1 if isinstance(work, Sources) else most_phases(work, job.method) + 1
         self._done: Callable[[], Progress] = lambda: Progress(0, total)
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Run all phases and write the result; return its attributes."""
         work, matrix = self.work, self.job.matrix
         total = self._done().total

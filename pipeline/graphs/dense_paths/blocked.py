@@ -31,7 +31,7 @@ from scipy import sparse
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.compute import compute
 from orograph.execution.context import RunContext
-from orograph.execution.jobs import load
+from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
@@ -271,7 +271,7 @@ def _kind(generation: int) -> str:
     return f"generation-{generation}"
 
 
-def _perform(handle: Any, stage: str, *arguments: Any) -> Any:
+def _perform(handle: Handle, stage: str, *arguments: Any) -> Any:
     """Execute one task of a run: the only function that Dask calls."""
     work = load(handle)
     with get_backend(work.backend).array_memory():
@@ -283,7 +283,7 @@ class Steps:
     """Submit the phases of a run to Dask one by one, and count those done."""
 
     blocks: Any
-    handle: Any
+    handle: Handle
     client: Client | None
     cancelled: Event
     done: int = 0
@@ -309,7 +309,7 @@ class _Graph:
     """The Dask tasks of one phase."""
 
     layers: Layers
-    handle: Any
+    handle: Handle
     phase: int
     tasks: dict[Key, Task] = field(default_factory=dict)
 

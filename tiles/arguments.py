@@ -14,7 +14,7 @@ from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
 from reprlib import Repr
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return the repr of a value on one short line, for error messages."""
     try:
         return " ".join(_SHORT.repr(value).split())
@@ -34,17 +34,22 @@ def shown(value: Any) -> str:
         return f"an object of type {type(value).__name__}"
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number, including NaN and infinity but not bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
-def as_plain(value: Any) -> Any:
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number, but not bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def as_plain(value: object) -> Any:
     """Convert an array to a list or a Python scalar; return other values unchanged."""
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
 
-def check_flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: object) -> bool:
     """Return the value if it is True or False, else raise InputError."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}: {shown(value)}; it must be True or False")
@@ -52,19 +57,18 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_integer(
-    name: str, value: Any, least: int, most: int | None = None, unit: str = ""
+    name: str, value: object, least: int, most: int | None = None, unit: str = ""
 ) -> int:
     """Return the value as an int from ``least`` to ``most``, else raise InputError."""
     of = f" of {unit}" if unit else ""
     bound = f", at least {least}" if most is None else f", {least} to {most}"
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    if not is_integer(value) or value < least or (most is not None and value > most):
         raise InputError(f"{name}: {shown(value)}; it must be a whole number{of}{bound}")
     return int(value)
 
 
 def check_number(
-    name: str, value: Any, least: float = -math.inf, most: float = math.inf, step: str = ""
+    name: str, value: object, least: float = -math.inf, most: float = math.inf, step: str = ""
 ) -> float:
     """Return the value as a number from ``least`` to ``most``, never NaN.
 
@@ -88,7 +92,7 @@ def check_number(
     return int(value) if isinstance(value, Integral) and int(value) != number else number
 
 
-def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:
+def check_choice(name: str, value: object, known: Sequence[_Choice]) -> _Choice:
     """Return the known value that equals ``value``, else raise InputError."""
     for choice in known:
         kind = str if isinstance(choice, str) else Integral
@@ -98,7 +102,7 @@ def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:
     raise InputError(f"{name}: {shown(value)} is unknown; use one of {listed}")
 
 
-def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
+def check_dtype(name: str, value: object, known: Sequence[str]) -> str:
     """Return the name of a dtype given as name, type or `numpy.dtype`; it must be known."""
     given = None
     if isinstance(value, str | type | np.dtype):
@@ -111,7 +115,7 @@ def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
     return given
 
 
-def check_path(name: str, value: Any) -> str:
+def check_path(name: str, value: object) -> str:
     """Return a path or address as text, else raise InputError."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str):
@@ -123,7 +127,7 @@ def check_path(name: str, value: Any) -> str:
     return text
 
 
-def absolute_path(name: str, value: Any) -> str:
+def absolute_path(name: str, value: object) -> str:
     """Return a local path as an absolute path."""
     text = check_path(name, value)
     try:

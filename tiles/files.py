@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.system import (
     LOCK,
@@ -22,13 +24,16 @@ from orograph.tiles.system import (
     make_link,
 )
 
+Part = bytes | NDArray[Any]
+"""Part of the content of a file: bytes, or an array, of which the bytes in memory are meant."""
+
 TEMPORARY = ".tmp"
 _NOT_SYNCED = known_errors("EINVAL", "ENOTSUP")  # file systems that do without, for folders
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def replace_file(path: Path, *parts: Any) -> None:
+def replace_file(path: Path, *parts: Part) -> None:
     """Write a file atomically, replacing an older one.
 
     ``parts``, bytes or arrays of bytes, are concatenated.
@@ -36,7 +41,7 @@ def replace_file(path: Path, *parts: Any) -> None:
     _write_beside(path, parts, os.replace)
 
 
-def create_file(path: Path, *parts: Any) -> None:
+def create_file(path: Path, *parts: Part) -> None:
     """Write a file atomically, or raise FileExistsError if it exists."""
 
     def link(temporary: Path, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from orograph.tiles.errors import InputError
 
 
-def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
+def supported_dtype(dtype: npt.DTypeLike, what: str) -> np.dtype[Any]:
     """Return the dtype to which cells of ``dtype`` are converted.
 
     Parameters
@@ -45,7 +45,9 @@ def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
     )
 
 
-def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | None:
+def native_nodata(
+    value: SupportsFloat | str | None, dtype: np.dtype[Any], what: str
+) -> int | float | None:
     """Convert a nodata value to the dtype of a raster's cells.
 
     Parameters

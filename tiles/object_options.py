@@ -138,7 +138,7 @@ def takes_storage_options(function: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
-def check_storage_options(options: Any) -> StorageOptions:
+def check_storage_options(options: object) -> StorageOptions:
     """Return options in one form; raise InputError if one is unknown or of another type.
 
     Messages name an option but never its value, which may be a secret.
@@ -165,7 +165,7 @@ def check_storage_options(options: Any) -> StorageOptions:
     return StorageOptions(tuple(sorted(checked.items())))
 
 
-def _value(name: str, value: Any, kind: type) -> str | bool:
+def _value(name: str, value: object, kind: type) -> str | bool:
     if kind is bool:
         if isinstance(value, str):
             value = _TRUTH.get(value.lower())

@@ -36,6 +36,7 @@ from orograph.tiles.arguments import absolute_path, check_name_length, check_pat
 from orograph.tiles.arrays import empty
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.files import (
+    Part,
     create_file,
     delete_temporaries,
     exchange,
@@ -131,7 +132,7 @@ class Storage(Protocol):
     def state(self, key: str) -> State | None:
         """Return size and version of an object; None if there is none."""
 
-    def put(self, key: str, *parts: Any) -> None:
+    def put(self, key: str, *parts: Part) -> None:
         """Write an object, given in parts (bytes or arrays of bytes), atomically.
 
         Readers see the old object or the new one.
@@ -144,13 +145,13 @@ class Storage(Protocol):
             If there is no room. The old object is then unchanged.
         """
 
-    def create(self, key: str, *parts: Any) -> None:
+    def create(self, key: str, *parts: Part) -> None:
         """Write an object as `put` does, or raise FileExistsError if there is one.
 
         Of any number of concurrent writers one succeeds.
         """
 
-    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+    def put_if(self, key: str, state: State, *parts: Part) -> bool:
         """Replace an object atomically if its version is still ``state``; return whether it was.
 
         Of any number of concurrent calls with one ``state``, of this and of `delete_if`, one
@@ -320,18 +321,18 @@ class LocalStorage:
         return _state(status) if stat.S_ISREG(status.st_mode) else None
 
     @patient
-    def put(self, key: str, *parts: Any) -> None:
+    def put(self, key: str, *parts: Part) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: replace_file(path, *parts))
 
     @patient
-    def create(self, key: str, *parts: Any) -> None:
+    def create(self, key: str, *parts: Part) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: create_file(path, *parts))
 
-    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+    def put_if(self, key: str, state: State, *parts: Part) -> bool:
         path = Path(self._path(key))
         with (
             report_full_storage(path),

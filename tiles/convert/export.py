@@ -119,7 +119,7 @@ def to_geotiff(
     return path
 
 
-def file_path(argument: str, value: Any) -> Path:
+def file_path(argument: str, value: object) -> Path:
     """Return the path of a file to write, given as a path or a ``file://`` URL."""
     text = check_path(argument, value)
     return local_path(open_storage(text, argument)) if "://" in text else Path(text)

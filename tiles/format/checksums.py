@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
@@ -29,7 +29,7 @@ def encode_checksums(checksums: NDArray[np.uint32]) -> str:
     return base64.b64encode(checksums.astype("<u4").tobytes()).decode()
 
 
-def decode_checksums(text: Any, grid: tuple[int, ...]) -> NDArray[np.uint32]:
+def decode_checksums(text: object, grid: tuple[int, ...]) -> NDArray[np.uint32]:
     """Decode checksums from base64 text; ValueError if their number is wrong."""
     content = base64.b64decode(text if isinstance(text, str) else "", validate=True)
     if len(content) != 4 * math.prod(grid):

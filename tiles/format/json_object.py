@@ -34,5 +34,5 @@ def parse_object(content: bytes) -> dict[str, Any]:
     raise ValueError(f"it is nested too deeply, in more than {MOST_LEVELS} levels")
 
 
-def _values(outer: Any) -> Any:
+def _values(outer: object) -> Any:
     return outer.values() if isinstance(outer, dict) else outer

@@ -164,7 +164,7 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
         raise ValueError("it is nested too deeply") from None
 
 
-def check_format(what: str, found: Any, readable: int, again: str) -> None:
+def check_format(what: str, found: object, readable: int, again: str) -> None:
     """Raise InputError for a format of another version; it tells to update, or do ``again``."""
     if type(found) is int and found == readable:
         return
@@ -197,7 +197,7 @@ def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int)
     return tuple(values)
 
 
-def decode_fill_value(value: Any, dtype: np.dtype[Any]) -> int | float | None:
+def decode_fill_value(value: object, dtype: np.dtype[Any]) -> int | float | None:
     """Decode the nodata value in the attribute ``_FillValue``.
 
     Raises
@@ -212,7 +212,7 @@ def decode_fill_value(value: Any, dtype: np.dtype[Any]) -> int | float | None:
         if len(content) != 8:
             raise ValueError(f"_FillValue is {reprlib.repr(value)}, not 8 bytes")
         value = struct.unpack("<d", content)[0]
-    if type(value) not in (int, float):
+    if type(value) is not int and type(value) is not float:
         raise ValueError(f"_FillValue is {reprlib.repr(value)}")
     if dtype.kind == "f":
         return float(value)
@@ -252,7 +252,7 @@ class ArrayMetadata:
         return "/".join((self.name, "c", *map(str, place)))
 
     @classmethod
-    def parse(cls, name: str, document: Any) -> ArrayMetadata:
+    def parse(cls, name: str, document: object) -> ArrayMetadata:
         """Parse an array's ``zarr.json``; ValueError if it is invalid."""
         if not isinstance(document, dict):
             raise ValueError(f"it holds {reprlib.repr(document)}, no JSON object")
@@ -482,7 +482,7 @@ def stated_checksums(storage: Storage, name: str, state: State | None) -> NDArra
     return None if member is None else member.checksums
 
 
-def _absent_shards(member: ArrayMetadata, places: Any) -> frozenset[tuple[int, int]]:
+def _absent_shards(member: ArrayMetadata, places: object) -> frozenset[tuple[int, int]]:
     if not isinstance(places, list):
         raise ValueError(f"absent_shards has {reprlib.repr(places)}")
     rows, columns = (-(-n // side) for n, side in zip(member.shape, member.chunk, strict=True))

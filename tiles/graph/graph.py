@@ -220,7 +220,7 @@ class Graph:
             )
         return self.stored[np.array(places, np.int64)]
 
-    def _place(self, label: Any) -> int | None:
+    def _place(self, label: object) -> int | None:
         """Return the index of a vertex id in the source, or None if there is no such id."""
         if isinstance(label, np.generic):
             label = label.item()

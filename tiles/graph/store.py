@@ -165,7 +165,7 @@ def _from_bytes(data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
 
 
 def _from_json(text: str) -> list[Any]:
-    def tuples(value: Any) -> Any:
+    def tuples(value: object) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value
 
     return [tuples(value) for value in json.loads(text)]

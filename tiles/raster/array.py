@@ -20,19 +20,19 @@ from orograph.tiles.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 
-def is_cupy(cells: Any) -> bool:
+def is_cupy(cells: object) -> bool:
     """Return whether an array is a CuPy array, or a Dask array of such."""
     return type(getattr(cells, "_meta", cells)).__module__.partition(".")[0] == "cupy"
 
 
-def to_host(cells: Any) -> NDArray[Any]:
+def to_host(cells: object) -> NDArray[Any]:
     """Return cells as a NumPy array, copied from the GPU if necessary."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
     return np.asarray(cells)
 
 
-def from_elsewhere(cells: Any) -> NDArray[Any]:
+def from_elsewhere(cells: object) -> NDArray[Any]:
     """Convert another library's array by DLPack, or a Numba device array.
 
     Memory of this process is shared, that of a device copied.
@@ -201,7 +201,7 @@ def _digest(raster: ArrayRaster | LazyRaster) -> str:
     return digest.hexdigest()
 
 
-def check_band(band: Any, count: int, what: str) -> int:
+def check_band(band: object, count: int, what: str) -> int:
     """Return the number of a band; raise InputError unless it is 1 to ``count``."""
     if isinstance(band, bool) or not isinstance(band, Integral) or not 1 <= int(band) <= count:
         raise InputError(f"{what}: band={band!r}; it has bands 1 to {count}")

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, report_full_storage
@@ -80,7 +80,7 @@ class Layout:
 
     @classmethod
     def default(
-        cls, shape: tuple[int, int], dtype: Any, tile: int = 1024, shard: int | None = None
+        cls, shape: tuple[int, int], dtype: DTypeLike, tile: int = 1024, shard: int | None = None
     ) -> Layout:
         """Return a layout with shards of about 4096 cells a side, less for small grids."""
         if shard is None and isinstance(tile, Integral) and 1 <= tile <= MOST_CELLS_A_SIDE:
@@ -121,7 +121,7 @@ class Variable:
     """
 
     name: str
-    dtype: Any
+    dtype: np.dtype[Any]
     fill_value: int | float | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     by_bits: bool = False
@@ -470,7 +470,7 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
     write_group_metadata(storage, group)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     """Convert a value to types that JSON supports."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(item) for key, item in value.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -83,7 +83,7 @@ def open(
     return dataset
 
 
-def as_dataset(result: Any, operation: str) -> xr.Dataset:
+def as_dataset(result: object, operation: str) -> xr.Dataset:
     """Return a result that is a Dataset, or open it from the path of its store."""
     import xarray as xr
 

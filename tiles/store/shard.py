@@ -149,7 +149,7 @@ def _shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
     return ShardFormat((height, breadth), dtype, tile, rows, fill, compressor)
 
 
-def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
+def _fill_value(value: float | str, dtype: np.dtype[Any]) -> Any:
     known = type(value) is int or (
         dtype.kind == "f" and (type(value) is float or value in ("NaN", "Infinity", "-Infinity"))
     )

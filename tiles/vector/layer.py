@@ -211,7 +211,7 @@ class VectorLayer:
         return labels
 
 
-def column_of(layer: VectorLayer, column: Any, name: str) -> npt.NDArray[Any]:
+def column_of(layer: VectorLayer, column: object, name: str) -> npt.NDArray[Any]:
     """Return a column of a layer; raise InputError with the names of its columns if it is missing.
 
     ``name`` is the name of the argument that is the layer.

@@ -37,12 +37,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.files import Part
 from orograph.tiles.object_options import StorageOptions, given_storage_options
 from orograph.tiles.patience import PAUSES
 from orograph.tiles.storage import Reader, State, Storage
 
 if TYPE_CHECKING:
-    from obstore import GetResult
+    from obstore import GetResult, ObjectMeta
     from obstore.store import ObjectStore
     from zarr.core.buffer import Buffer
 
@@ -246,7 +247,7 @@ class ObjectStorage:
         with _errors(self._address(path), self.options):
             return self._state(obstore.head(self._store, path))
 
-    def _put(self, path: str, parts: tuple[Any, ...], mode: Any = "overwrite") -> None:
+    def _put(self, path: str, parts: tuple[Part, ...], mode: Any = "overwrite") -> None:
         import obstore
 
         with _errors(self._address(path), self.options):
@@ -278,7 +279,7 @@ class ObjectStorage:
             below = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
         return {one.rstrip("/")[len(path) + 1 :] for one in below} - {""}
 
-    def _state(self, meta: Any) -> State:
+    def _state(self, meta: ObjectMeta) -> State:
         return State(meta["size"], (self._address(meta["path"]), meta["e_tag"]))
 
     # -- objects -----------------------------------------------------------------------------------
@@ -317,13 +318,13 @@ class ObjectStorage:
         except FileNotFoundError:
             return None
 
-    def put(self, key: str, *parts: Any) -> None:
+    def put(self, key: str, *parts: Part) -> None:
         self._put(self._path(_join(self._version(), key)), parts)
 
-    def create(self, key: str, *parts: Any) -> None:
+    def create(self, key: str, *parts: Part) -> None:
         self._put(self._path(_join(self._version(), key)), parts, "create")
 
-    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+    def put_if(self, key: str, state: State, *parts: Part) -> bool:
         from obstore.exceptions import PreconditionError
 
         path = self._path(_join(self._version(), key))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.raster import Raster, open_raster
-from orograph.tiles.vector.layer import read_layer
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.vector.layer import VectorLike, read_layer
 
 BARRIERS = "barriers"
 """Name of the argument, and of its raster among those of a run."""
 
 
-def parse_barriers(barriers: Any, first: Raster) -> Raster | None:
+BarriersLike = RasterLike | VectorLike
+"""Barriers: a raster whose cells that are not 0 or nodata are barriers, or a vector layer."""
+
+
+def parse_barriers(barriers: BarriersLike | None, first: Raster) -> Raster | None:
     """Return a raster whose cells that are not 0 or nodata are barriers; None if there are none.
 
     Geometries cover all cells that they touch: so no path slips through.
@@ -25,7 +29,7 @@ def parse_barriers(barriers: Any, first: Raster) -> Raster | None:
         return None
     layer = read_layer(barriers, BARRIERS)
     if layer is None:
-        raster = open_raster(barriers, argument=BARRIERS)
+        raster = open_raster(cast("RasterLike", barriers), argument=BARRIERS)
         check_same_grid(BARRIERS, raster, first)
         return raster
     place, shape = first.georeference, first.shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.points import (
     READ_SIDE,
+    PointsLike,
     as_points,
     cells_of,
     points_inside,
@@ -60,7 +61,7 @@ class Places(NamedTuple):
 
 
 def parse_places(
-    given: Any,
+    given: PointsLike,
     raster: Raster,
     name: str,
     *,

@@ -34,7 +34,7 @@ class ByLabel(NamedTuple):
     others: Strength
 
 
-def per_source(name: str, value: Any, check: Callable[[Any], float]) -> Any:
+def per_source(name: str, value: object, check: Callable[[Any], float]) -> Any:
     """Return a number, a list or a dict by label, each number of it as ``check`` returns it."""
     if isinstance(value, Mapping):
         if not value:
@@ -48,7 +48,7 @@ def per_source(name: str, value: Any, check: Callable[[Any], float]) -> Any:
     return check(value)
 
 
-def parse_source_cost(given: Any, dtype: np.dtype[Any]) -> dict[str, PerSource] | None:
+def parse_source_cost(given: object, dtype: np.dtype[Any]) -> dict[str, PerSource] | None:
     """Return the parts of ``source_cost``, checked; None if there are none.
 
     Raises
@@ -82,7 +82,7 @@ def _checks(key: str) -> Callable[[Any], float]:
     """Return the function that checks a number of one of the parts."""
     name = f"source_cost: {key}"
 
-    def check(value: Any) -> float:
+    def check(value: object) -> float:
         if key == "multiplier":
             return float(check_number(name, value, 1 / LARGEST, LARGEST))
         number = float(check_number(name, value, 0, math.inf if key == "maximum" else LARGEST))
@@ -159,7 +159,7 @@ def check_labels(name: str, given: Iterable[int], known: Sequence[float]) -> Non
         )
 
 
-def count_runs(source_cost: Any) -> int:
+def count_runs(source_cost: object) -> int:
     """Return the number of runs that a plan counts: one for each distinct strength.
 
     Of numbers by label there is one for the sources that have none. Lists are those of points

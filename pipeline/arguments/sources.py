@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,14 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.points import as_points, cells_of, points_inside, snap_to_valid
-from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+from orograph.tiles.raster.points import (
+    PointsLike,
+    as_points,
+    cells_of,
+    points_inside,
+    snap_to_valid,
+)
+from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
 from orograph.tiles.vector.burn import cell_space
 from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 
@@ -58,6 +64,10 @@ class AllBut:
 
 Targets = tuple[float, ...] | AllBut | None
 """Values of a raster of sources that count; None: all but 0."""
+
+
+SourcesLike = RasterLike | PointsLike
+"""Sources: a raster whose cells that are not 0 or nodata are sources, points, or a vector layer."""
 
 
 def is_source(values: Array, nodata: float | int | None, targets: Targets) -> npt.NDArray[np.bool_]:
@@ -162,24 +172,26 @@ class Origin(NamedTuple):
 
 
 def read_columns(
-    sources: Any, label: str | None, source_cost: Any, name: str = "sources"
-) -> tuple[Any, Any]:
+    sources: SourcesLike, label: str | None, source_cost: Mapping[str, Any] | None, name: str
+) -> tuple[SourcesLike, Mapping[str, Any] | None]:
     """Replace columns of a vector layer that ``source_cost`` names by the numbers in them.
 
     Return the sources, read if there are such columns, and the parts: of points lists with a number
     for each, of lines and areas dicts by label.
     """
-    named = isinstance(source_cost, Mapping)
-    columns = {k: v for k, v in source_cost.items() if isinstance(v, str)} if named else {}
+    if not isinstance(source_cost, Mapping):
+        return sources, source_cost
+    columns = {k: v for k, v in source_cost.items() if isinstance(v, str)}
     if not columns:
         return sources, source_cost
     layer, found = read_layer(sources, name), dict(source_cost)
+    if layer is None:
+        key, column = next(iter(columns.items()))
+        raise InputError(
+            f"source_cost: {key}: {shown(column)} is no column, as {name} are no vector layer; "
+            "give numbers"
+        )
     for key, column in columns.items():
-        if layer is None:
-            raise InputError(
-                f"source_cost: {key}: {shown(column)} is no column, as {name} are no vector layer; "
-                "give numbers"
-            )
         if column not in layer.columns:
             listed = ", ".join(map(str, layer.columns)) or "none"
             raise InputError(
@@ -204,7 +216,7 @@ def read_columns(
 
 
 def parse_sources(
-    sources: Any,
+    sources: SourcesLike,
     first: Raster,
     initial_cost: float | Sequence[float] | Mapping[int, float],
     snap: bool | int,
@@ -266,7 +278,7 @@ def parse_sources(
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
     reach = snap_cells(snap)
-    points, number, labels = labelled_points(sources, layer, first, label, name)
+    points, number, labels = labelled_points(cast("PointsLike", sources), layer, first, label, name)
     count = int(number[-1]) + 1
     if starts.ndim and starts.shape != (count,):
         raise InputError(
@@ -289,7 +301,7 @@ def parse_sources(
     return Origin(Sources(rows, columns, costs, labels), None, None, skipped, names, own)
 
 
-def point_names(points: Any, label: str | None, name: str) -> npt.NDArray[Any] | None:
+def point_names(points: PointsLike, label: str | None, name: str) -> npt.NDArray[Any] | None:
     """Return the column of a layer of points that holds their names; None without ``label``."""
     if label is None:
         return None
@@ -363,7 +375,7 @@ def geometries_inside(
 
 
 def labelled_points(
-    given: Any, layer: VectorLayer | None, first: Raster, label: str | None, name: str
+    given: PointsLike, layer: VectorLayer | None, first: Raster, label: str | None, name: str
 ) -> tuple[Any, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return coordinates of points, the index of each one's geometry, and labels.
 
@@ -378,7 +390,7 @@ def labelled_points(
 
 
 def _source_raster(
-    sources: Any, first: Raster, starts: Array, targets: tuple[float, ...] | None, name: str
+    sources: RasterLike, first: Raster, starts: Array, targets: tuple[float, ...] | None, name: str
 ) -> Raster:
     """Open a raster of sources and check it."""
     raster = open_raster(sources, argument=name)
@@ -416,7 +428,7 @@ def _known_labels(targets: tuple[float, ...] | None, raster: LayerRaster) -> tup
     return known
 
 
-def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:
+def _is_raster(sources: SourcesLike, shape: tuple[int, int]) -> TypeGuard[RasterLike]:
     """Return whether sources are a raster, and not points or a layer."""
     if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from orograph.breach.trenches import Trenches
 from orograph.engines.map_overlap import MapOverlap
@@ -13,7 +13,7 @@ from orograph.kernels.flow.breach import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_integer, check_number
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +27,7 @@ LONGEST = 1024
 
 @operation("orograph.breach.estimate:estimate_breach")
 def breach_depressions(
-    elevation: Any,
+    elevation: RasterLike,
     *,
     max_length: int = DEFAULT_LENGTH,
     max_depth: float = math.inf,
@@ -99,7 +99,7 @@ def breach_depressions(
     return raster_job(MapOverlap, problem, (raster,), parameters, compile_kernels, spec)
 
 
-def check_limits(max_length: Any, max_depth: Any = math.inf) -> tuple[int, float]:
+def check_limits(max_length: object, max_depth: object = math.inf) -> tuple[int, float]:
     """Check the limits of trenches and return them."""
     length = check_integer("max_length", max_length, 1, LONGEST, "cells")
     return length, float(check_number("max_depth", max_depth, 0))

@@ -206,7 +206,7 @@ def add_option(
         elif "float" in annotation:
             pair, what = pair_of, "NUMBER"
         parser.add_argument(flag, nargs="+", type=pair, metavar=f"NAME={what}", help=text)
-    elif annotation == "Any":
+    elif annotation.endswith("Like"):
         parser.add_argument(flag, metavar="FILE", help=f"store or raster file: {text}")
     else:
         several = "Sequence" in annotation and not annotation.startswith("float |")

@@ -53,7 +53,7 @@ from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -511,7 +511,7 @@ def _gather(
     "orograph.graphs.estimate:estimate_components",
 )
 def connected_components(
-    classes: Any,
+    classes: RasterLike | Graph,
     *,
     connectivity: int = 8,
     min_size: int = 1,

@@ -12,7 +12,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.dataset import as_dataset
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ READ_SIDE = 1024
 
 
 def component_table(
-    result: xr.Dataset | str | os.PathLike[str], classes: Any = None
+    result: xr.Dataset | str | os.PathLike[str], classes: RasterLike | None = None
 ) -> pd.DataFrame:
     """Return a table with the class, cells, area, centroid and box of each component.
 

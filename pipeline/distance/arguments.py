@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.barriers import BARRIERS, parse_barriers
+from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.source_costs import per_source
 from orograph.costs.places import LevelRaster, PlaceRaster, headings
@@ -22,7 +22,7 @@ from orograph.tiles.arguments import check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import ValidRaster
-from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
 
 DTYPES = ("float64", "float32", "int64")
 COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
@@ -87,15 +87,15 @@ def first_raster(cost: str) -> str:
 
 
 def open_surface(
-    raster: Any,
+    raster: RasterLike,
     cost: str,
     nodata: float | int | None,
     band: int | None = None,
     variable: str | None = None,
-    friction: Any = None,
-    rasters: Mapping[str, Any] | None = None,
+    friction: RasterLike | None = None,
+    rasters: Mapping[str, RasterLike] | None = None,
     argument: str | None = None,
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
 ) -> Surface:
     """Open the rasters of a cost model.
 
@@ -129,12 +129,12 @@ def open_surface(
 
 
 def open_terrain(
-    friction: Any,
+    friction: RasterLike,
     terrain: TerrainCost,
     nodata: float | int | None,
     band: int | None,
     variable: str | None,
-    barriers: Any,
+    barriers: BarriersLike | None,
 ) -> tuple[Surface, CostModel]:
     """Open friction and the rasters of a cost of terrain; return them and the cost model."""
     which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
@@ -161,7 +161,7 @@ def open_terrain(
     return Surface(named, parse_barriers(barriers, first)), model
 
 
-def _further_rasters(cost: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _further_rasters(cost: str, given: Mapping[str, RasterLike] | None) -> dict[str, RasterLike]:
     """Return the extra rasters that a cost model needs, in its order; refuse others."""
     needed = MODELS[cost].further
     if given is not None and not isinstance(given, Mapping):
@@ -213,11 +213,13 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     return chosen
 
 
-def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float] | dict[int, float]:
+def check_starts(
+    initial_cost: object, dtype: np.dtype[Any]
+) -> float | list[float] | dict[int, float]:
     """Return the initial cost, checked to fit the dtype: a number, a list, or a dict by label."""
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
 
-    def check(value: Any) -> float:
+    def check(value: object) -> float:
         start = check_number("initial_cost", value, 0, LARGEST)
         if dtype.kind == "i" and start % 1:
             raise InputError(f"initial_cost: {start}; with dtype='int64' it must be whole")

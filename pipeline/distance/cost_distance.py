@@ -11,12 +11,13 @@ from zlib import crc32
 
 import numpy as np
 
-from orograph.arguments.barriers import BARRIERS
+from orograph.arguments.barriers import BARRIERS, BarriersLike
 from orograph.arguments.source_costs import Strength, parse_source_cost
 from orograph.arguments.sources import (
     OUTSIDE,
     Origin,
     Sources,
+    SourcesLike,
     Targets,
     is_source,
     parse_sources,
@@ -60,13 +61,12 @@ from orograph.tiles.arguments import check_choice, check_dtype, check_number, ch
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import ArrayRaster, Raster
+from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
-
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 TRIAL_COST = 1e9  # more than a step costs in a tile that kernels are compiled by
@@ -74,11 +74,11 @@ TRIAL_COST = 1e9  # more than a step costs in a tile that kernels are compiled b
 
 @operation("orograph.distance.estimate:estimate_cost")
 def cost_distance(
-    friction: Any,
-    sources: Any,
+    friction: RasterLike,
+    sources: SourcesLike,
     *,
     cost: str | TerrainCost = "friction",
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
     links: Graph | None = None,
     direction: str = "from",
     connectivity: int = 8,
@@ -292,7 +292,7 @@ def cost_distance(
 def distance_job(
     surface: Surface,
     model: CostModel,
-    sources: Any,
+    sources: SourcesLike,
     spec: RunSpec,
     *,
     dtype: str,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orograph.arguments.source_costs import count_runs
-from orograph.arguments.sources import read_columns
+from orograph.arguments.sources import SourcesLike, read_columns
 from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.arguments import COSTS, DTYPES, SLOPES
 from orograph.eikonal.job import EIKONAL
@@ -45,8 +45,8 @@ def estimate_cost(
     cost: str | TerrainCost = "friction",
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
-    sources: Any = None,
-    source_cost: Any = None,
+    sources: SourcesLike | None = None,
+    source_cost: object = None,
     label: str | None = None,
 ) -> Plan:
     """Return the plan of `cost_distance`."""
@@ -75,8 +75,8 @@ def estimate_walking_time(
     model: str = "tobler",
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
-    sources: Any = None,
-    source_cost: Any = None,
+    sources: SourcesLike | None = None,
+    source_cost: object = None,
     label: str | None = None,
 ) -> Plan:
     """Return the plan of `walking_time`."""
@@ -115,7 +115,7 @@ def _estimate_model(
     sources, source_cost, label = strengths
     if source_cost is None:
         return plan
-    runs = count_runs(read_columns(sources, label, source_cost)[1])
+    runs = count_runs(read_columns(sources, label, source_cost, "sources")[1])
     # each run and each merge of two writes a set of rasters, of which the last is the result
     beside = written + (ALLOCATION_OF_RUN if len(wanted) > 1 and "allocation" not in wanted else 0)
     return replace(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
-from orograph.arguments.barriers import BARRIERS, parse_barriers
-from orograph.arguments.sources import OUTSIDE, parse_sources
+from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
+from orograph.arguments.sources import OUTSIDE, SourcesLike, parse_sources
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
 from orograph.engines.frontier.driver import Frontier
@@ -19,9 +19,9 @@ from orograph.kernels.backends import may_use_numba
 from orograph.operations.job import layout_of, raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,10 +34,10 @@ MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 
 @operation("orograph.distance.estimate:estimate_hops", "orograph.graphs.estimate:estimate_hops")
 def hop_distance(
-    mask: Any,
-    sources: Any,
+    mask: RasterLike | Graph,
+    sources: SourcesLike | VerticesLike,
     *,
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
     connectivity: int = 8,
     max_hops: int | None = None,
     target_values: Sequence[float] | None = None,
@@ -113,7 +113,7 @@ def hop_distance(
             connectivity=connectivity != 8,
             outside=outside != "error",
         )
-        return hops_job(mask, sources, max_hops, predecessors, spec)
+        return hops_job(mask, cast("VerticesLike", sources), max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
@@ -124,7 +124,16 @@ def hop_distance(
         passable = ValidRaster(passable, (), barred)
         named[BARRIERS] = barred
     origin = parse_sources(
-        *(sources, passable, 0.0, snap, target_values, what, label, all_touched),
+        *(
+            cast("SourcesLike", sources),
+            passable,
+            0.0,
+            snap,
+            target_values,
+            what,
+            label,
+            all_touched,
+        ),
         outside=outside,
     )
     cells, source_raster, targets = origin.cells, origin.raster, origin.targets

@@ -21,7 +21,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
-from orograph.tiles.raster.points import coordinates_of
+from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.dataset import as_dataset
 
@@ -33,7 +33,7 @@ UNREACHED = "cells that were not reached: barriers, or beyond barriers or max_co
 
 def least_cost_path(
     result: xr.Dataset | str | os.PathLike[str],
-    points: Any,
+    points: PointsLike,
     *,
     label: str | None = None,
     snap: bool | int = False,
@@ -141,7 +141,7 @@ def _ends(places: Places) -> list[Any]:
     return places.numbers.tolist() if places.names is None else list(places.names)
 
 
-def _down(dataset: xr.Dataset, points: Any, given: dict[str, Any]) -> LeastCostPaths:
+def _down(dataset: xr.Dataset, points: PointsLike, given: dict[str, Any]) -> LeastCostPaths:
     """Trace paths from points down the costs of an eikonal result."""
     if "cost" not in dataset:
         raise InputError("result: it has no cost; give what cost_distance has returned")

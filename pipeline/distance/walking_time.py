@@ -17,19 +17,22 @@ from orograph.tiles.graph.graph import Graph
 if TYPE_CHECKING:
     import xarray as xr
 
+    from orograph.arguments.barriers import BarriersLike
+    from orograph.arguments.sources import SourcesLike
     from orograph.operations.job import Job
+    from orograph.tiles.raster.raster import RasterLike
 
 
 @operation("orograph.distance.estimate:estimate_walking_time")
 def walking_time(
-    elevation: Any,
-    sources: Any,
+    elevation: RasterLike,
+    sources: SourcesLike,
     *,
-    friction: Any = None,
+    friction: RasterLike | None = None,
     model: str = "tobler",
     rasters: Mapping[str, Any] | None = None,
     coefficients: Mapping[str, float] | None = None,
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
     links: Graph | None = None,
     direction: str = "from",
     connectivity: int = 8,

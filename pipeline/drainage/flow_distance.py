@@ -23,7 +23,7 @@ from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ class FlowLengths:
 
 @operation("orograph.flow.estimate:estimate_distance")
 def flow_distance(
-    direction: Any,
-    to: Any = None,
+    direction: RasterLike,
+    to: RasterLike | None = None,
     *,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,

@@ -23,7 +23,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def _subtract(heights: Array, others: Array) -> Array:
 
 @operation("orograph.flow.estimate:estimate_drainage")
 def height_above_drainage(
-    elevation: Any,
-    direction: Any,
-    streams: Any,
+    elevation: RasterLike,
+    direction: RasterLike,
+    streams: RasterLike,
     *,
     encoding: str | None = None,
     nodata: float | int | None = None,

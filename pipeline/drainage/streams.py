@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from orograph.kernels.flow.streams import compile_kernels
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.vector.layer import VectorLayer
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @operation("orograph.flow.estimate:estimate_streams")
 def streams(
-    direction: Any,
-    accumulation: Any,
+    direction: RasterLike,
+    accumulation: RasterLike,
     threshold: float,
     *,
-    elevation: Any = None,
+    elevation: RasterLike | None = None,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,

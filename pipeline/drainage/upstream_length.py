@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
+    from orograph.tiles.raster.raster import RasterLike
 
 
 @stored("flow-longest")
@@ -148,7 +149,7 @@ class UpstreamLengths:
 
 @operation("orograph.flow.estimate:estimate_upstream_length")
 def upstream_length(
-    direction: Any,
+    direction: RasterLike,
     *,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,

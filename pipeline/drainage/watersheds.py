@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.points import cells_of
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.points import PointsLike, cells_of
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.vector.layer import read_layer
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 @operation("orograph.flow.estimate:estimate_watersheds")
 def watersheds(
-    direction: Any,
-    outlets: Any = None,
+    direction: RasterLike,
+    outlets: PointsLike | None = None,
     *,
     label: str | None = None,
     snap: bool | int = False,
-    accumulation: Any = None,
+    accumulation: RasterLike | None = None,
     encoding: str | None = None,
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
@@ -127,7 +127,7 @@ def watersheds(
 
 
 def _read_outlets(
-    outlets: Any, raster: Raster, label: str | None
+    outlets: PointsLike, raster: Raster, label: str | None
 ) -> tuple[Integers, Integers, Integers]:
     """Return the cells and labels of outlets."""
     layer = read_layer(outlets, "outlets")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import parse_sources
+from orograph.arguments.sources import SourcesLike, parse_sources
 from orograph.eikonal.problem import Eikonal
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
@@ -62,7 +62,7 @@ def eikonal_job(
     valid: Raster,
     impassable: str,
     lengths: npt.NDArray[np.float64],
-    sources: Any,
+    sources: SourcesLike,
     spec: RunSpec,
     *,
     dtype: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from orograph.operations.plan import (
 )
 from orograph.terrain.estimate import estimate_fill
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 HOPS, PADDED, LISTED = 4, 2, 2
 """Bytes of a cell in the state of a tile: its hops, and what its heights have beside; and of the
@@ -126,7 +125,7 @@ def estimate_accumulation(
     threads: int = 0,
     memory_limit: int | str | None = None,
     method: str | None = None,
-    weights: Any = None,
+    weights: RasterLike | None = None,
     depressions: str | None = None,
     max_length: int | None = None,
     flats: str | None = None,
@@ -179,14 +178,14 @@ def estimate_drainage(grid: Grid, *, workers: int) -> Plan:
     )
 
 
-def estimate_distance(grid: Grid, *, workers: int, to: Any = None) -> Plan:
+def estimate_distance(grid: Grid, *, workers: int, to: RasterLike | None = None) -> Plan:
     """Return the plan of `flow_distance`, with the raster of streams if there is one."""
     size = 0 if to is None else open_raster(to, argument="to").dtype.itemsize
     plan = _estimate_sweep("flow_distance", grid, workers, LENGTH + MARK + size, 8)
     return replace(plan, bytes_read=plan.bytes_read + grid.cells * size)
 
 
-def estimate_streams(grid: Grid, *, workers: int, elevation: Any = None) -> Plan:
+def estimate_streams(grid: Grid, *, workers: int, elevation: RasterLike | None = None) -> Plan:
     """Return the plan of `streams`, where at most a share of `STREAMS` of all cells are streams.
 
     The accumulation is planned for with eight bytes a cell.

@@ -23,7 +23,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @operation("orograph.flow.estimate:estimate_accumulation")
 def flow_accumulation(
-    direction: Any,
+    direction: RasterLike,
     *,
     method: str | None = None,
-    weights: Any = None,
+    weights: RasterLike | None = None,
     depressions: str | None = None,
     max_length: int | None = None,
     max_depth: float | None = None,

@@ -17,7 +17,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @operation("orograph.flow.estimate:estimate_direction")
 def flow_direction(
-    elevation: Any,
+    elevation: RasterLike,
     *,
     method: str = "d8",
     depressions: str = "fill",

@@ -9,11 +9,11 @@ from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.options import RunSpec
 from orograph.flow.reading import FlowProblem, FlowSweep, encoding_of
 from orograph.operations.job import RasterJob, raster_job
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 
 
 def open_directions(
-    direction: Any, nodata: float | int | None, encoding: str | None
+    direction: RasterLike, nodata: float | int | None, encoding: str | None
 ) -> tuple[Raster, str]:
     """Return a raster of directions and their encoding: as given, else from its attributes."""
     raster = open_raster(direction, nodata=nodata, argument="direction")

@@ -43,7 +43,7 @@ from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def _concatenate(parts: Sequence[Edges]) -> Edges:
 
 @operation("orograph.forest.forest:estimate_forest", "orograph.graphs.estimate:estimate_forest")
 def minimum_spanning_forest(
-    elevation: Any,
+    elevation: RasterLike | Graph,
     *,
     weight: str = "max",
     connectivity: int = 8,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from orograph.graphs.shortest_paths import METHODS, OF_PARTS
 from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, check_flag
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.store.create import Layout
 from orograph.tiles.system import cores
 
@@ -43,7 +42,7 @@ def estimate_paths(
     graph: Graph,
     *,
     workers: int,
-    sources: Any = None,
+    sources: VerticesLike | None = None,
     method: str = "auto",
     predecessors: bool = False,
 ) -> GraphPlan:

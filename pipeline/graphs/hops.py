@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,15 @@ from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.hops import between, graph_hops, level_predecessors
 from orograph.results.paths import LeastCostPath
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import Graph, VerticesLike
+
+if TYPE_CHECKING:
+    from orograph.tiles.arrays import Integers
 
 
-def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: RunSpec) -> GraphJob:
+def hops_job(
+    graph: Graph, sources: VerticesLike, most: int | None, traced: bool, spec: RunSpec
+) -> GraphJob:
     """Return the job that counts hops from the nearest source, with predecessors if requested."""
     graph = graph.joined()
     starts = graph.vertices(sources, "sources")
@@ -73,7 +78,7 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
     return search_job(graph, "graph-hops", parameters, chosen, spec, solve)
 
 
-def pairs_of(graph: Graph, s: Any, t: Any) -> Any:
+def pairs_of(graph: Graph, s: VerticesLike, t: VerticesLike) -> Integers:
     """Return pairs of vertex ids as an array (n, 2) of stored vertex numbers."""
     first, second = graph.vertices(s, "s"), graph.vertices(t, "t")
     if 1 not in (first.size, second.size) and first.size != second.size:
@@ -83,7 +88,7 @@ def pairs_of(graph: Graph, s: Any, t: Any) -> Any:
     return np.stack(np.broadcast_arrays(first, second), axis=1)
 
 
-def ways_between(graph: Graph, pairs: Any) -> list[LeastCostPath | None]:
+def ways_between(graph: Graph, pairs: Integers) -> list[LeastCostPath | None]:
     """Return a shortest path for each pair of stored vertices, or None if there is none.
 
     Its ``cells`` are ids, its ``coordinates`` those of the vertices, as far as they are known.

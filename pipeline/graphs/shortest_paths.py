@@ -37,7 +37,7 @@ from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, NegativeCycle
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.system import cores
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ WIDTH = 4.0
 @operation(estimate_graph="orograph.graphs.estimate:estimate_paths")
 def shortest_paths(
     graph: Graph,
-    sources: Any,
+    sources: VerticesLike,
     *,
     method: str = "auto",
     strategy: str | None = None,

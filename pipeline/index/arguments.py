@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from orograph.tiles.arguments import check_choice, check_dtype, check_flag, chec
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
-from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.raster import Raster, RasterLike
+
+if TYPE_CHECKING:
+    from orograph.arguments.barriers import BarriersLike
 
 BLOCK = 128
 LEVELS = 1
@@ -66,12 +69,12 @@ def check_form(
 
 
 def wanted_index(
-    raster: Any,
+    raster: RasterLike,
     *,
     cost: str = "friction",
-    friction: Any = None,
+    friction: RasterLike | None = None,
     coefficients: Mapping[str, float] | None = None,
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
     connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,

@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.places import Places, parse_places
-from orograph.arguments.sources import OUTSIDE, snap_cells
+from orograph.arguments.sources import OUTSIDE, SourcesLike, snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
@@ -45,13 +45,16 @@ from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import Location, open_storage
-from orograph.tiles.vector.layer import read_layer
+from orograph.tiles.vector.layer import VectorLike, read_layer
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
+    from orograph.arguments.barriers import BarriersLike
     from orograph.operations.job import Job
+    from orograph.tiles.raster.points import PointsLike
+    from orograph.tiles.raster.raster import RasterLike
 
 T = TypeVar("T")
 MEMORY = 2**32
@@ -122,13 +125,13 @@ class DistanceIndex:
 
     @operation("orograph.index.estimate:estimate_index")
     def build(
-        raster: Any,
+        raster: RasterLike,
         store: str | os.PathLike[str],
         *,
         cost: str = "friction",
-        friction: Any = None,
+        friction: RasterLike | None = None,
         coefficients: Mapping[str, float] | None = None,
-        barriers: Any = None,
+        barriers: BarriersLike | None = None,
         connectivity: int = 8,
         block: int = BLOCK,
         levels: int = LEVELS,
@@ -344,8 +347,8 @@ class DistanceIndex:
 
     def distance_matrix(
         self,
-        points: Any,
-        targets: Any = None,
+        points: PointsLike,
+        targets: PointsLike | None = None,
         *,
         label: str | None = None,
         snap: bool | int = False,
@@ -405,9 +408,9 @@ class DistanceIndex:
 
     def nearest(
         self,
-        points: Any,
+        points: PointsLike,
         k: int = 1,
-        targets: Any = None,
+        targets: PointsLike | None = None,
         *,
         label: str | None = None,
         snap: bool | int = False,
@@ -473,7 +476,7 @@ class DistanceIndex:
 
     def query(
         self,
-        sources: Any,
+        sources: SourcesLike,
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
@@ -519,7 +522,9 @@ class DistanceIndex:
 
         return self._answer(ask)
 
-    def path(self, start: Any, end: Any, *, snap: bool | int = False) -> LeastCostPath:
+    def path(
+        self, start: PointsLike, end: PointsLike, *, snap: bool | int = False
+    ) -> LeastCostPath:
         """Return a least-cost path from one point to another.
 
         Parameters
@@ -545,7 +550,7 @@ class DistanceIndex:
         """
         return self._answer(lambda: self._path(start, end, snap))
 
-    def _path(self, start: Any, end: Any, snap: bool | int) -> LeastCostPath:
+    def _path(self, start: PointsLike, end: PointsLike, snap: bool | int) -> LeastCostPath:
         ends = [cells_of_points(self._store, point, snap, name)[0]
                 for name, point in (("start", start), ("end", end))]  # fmt: skip
         for name, cells in zip(("start", "end"), ends, strict=True):
@@ -555,15 +560,17 @@ class DistanceIndex:
         blocks = corridor_of(self._blocks, ends[0][0], ends[1][0], context)
         self._tell(context)
         if not blocks:
-            raise InputError(f"end: there is no way from {start} to {end}; are barriers between?")
+            raise InputError(
+                f"end: there is no way from {start!s} to {end!s}; are barriers between?"
+            )
         return trace_in(self._store, blocks, ends[0][0], ends[1][0])
 
     def update(
         self,
-        window: Any,
-        friction: Any = None,
+        window: tuple[int, int, int, int] | VectorLike,
+        friction: RasterLike | float | None = None,
         *,
-        elevation: Any = None,
+        elevation: RasterLike | float | None = None,
         all_touched: bool = False,
         takeover: bool = False,
     ) -> int:
@@ -612,7 +619,7 @@ class DistanceIndex:
         all_touched, mask = check_flag("all_touched", all_touched), None
         layer = read_layer(window, "window")
         if layer is None:
-            part = parse_window(window, self.shape)
+            part = parse_window(cast("tuple[int, int, int, int]", window), self.shape)
         else:
             part, mask = cells_under(self._store, layer, all_touched)
         made = update_values(self._store, part, given, takeover, mask)
@@ -681,7 +688,11 @@ class DistanceIndex:
         )
 
     def _ends(
-        self, points: Any, targets: Any, given: Mapping[str, Any], all_touched: bool
+        self,
+        points: PointsLike,
+        targets: PointsLike | None,
+        given: Mapping[str, Any],
+        all_touched: bool,
     ) -> tuple[Places, Places]:
         """Return the places that a table leads from and to."""
         all_touched, raster = check_flag("all_touched", all_touched), self._store.rasters[0]
@@ -737,5 +748,5 @@ def _labelled(costs: npt.NDArray[Any], start: Places, end: Places) -> xr.DataArr
     return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
 
 
-def _check_memory(memory: Any) -> int:
+def _check_memory(memory: object) -> int:
     return check_integer("memory", memory, 0, MOST_MEMORY, "bytes")

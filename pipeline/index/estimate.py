@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +26,11 @@ from orograph.operations.plan import (
 )
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.raster import ArrayRaster
+from orograph.tiles.raster.raster import ArrayRaster, RasterLike
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+
+if TYPE_CHECKING:
+    from orograph.arguments.barriers import BarriersLike
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
@@ -38,14 +41,14 @@ MATRICES_SPARSIFIED = 5.4  # and while sums are left out
 
 
 def estimate_index(
-    raster: Any,
+    raster: RasterLike | RasterSpec,
     *,
     workers: int,
     dtype: str = "float64",
     cost: str = "friction",
-    friction: Any = None,
+    friction: RasterLike | None = None,
     coefficients: Mapping[str, float] | None = None,
-    barriers: Any = None,
+    barriers: BarriersLike | None = None,
     connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,

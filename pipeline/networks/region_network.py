@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from orograph.distance.arguments import COSTS, DTYPES, open_surface
 from orograph.distance.cost_distance import OUTPUTS, distance_job
@@ -17,7 +17,9 @@ from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
+    from orograph.arguments.sources import SourcesLike
     from orograph.operations.job import Job
+    from orograph.tiles.raster.raster import RasterLike
 
 CONNECTIONS = ("mst", "neighbors")
 SYMMETRIC = tuple(name for name in COSTS if MODELS[name].symmetric)
@@ -26,8 +28,8 @@ SYMMETRIC = tuple(name for name in COSTS if MODELS[name].symmetric)
 
 @operation("orograph.networks.estimate:estimate_network")
 def region_network(
-    friction: Any,
-    regions: Any,
+    friction: RasterLike,
+    regions: SourcesLike,
     *,
     connections: str = "mst",
     cost: str = "friction",

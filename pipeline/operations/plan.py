@@ -30,7 +30,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.nodata import supported_dtype
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Layout
 
 if TYPE_CHECKING:
@@ -288,15 +288,14 @@ def make_plan(
     wanted = {name: value for name, value in given.items() if name in parameters}
     function = _imported(estimate)
     if workers:
-        plan: Plan = function(subject, workers=workers, **wanted)
-        return plan
+        return function(subject, workers=workers, **wanted)
     threads = thread_count()
     if "threads" in parameters:
         return _of_this_process(function(subject, workers=1, threads=threads, **wanted), 1)
     return _of_this_process(function(subject, workers=1, **wanted), threads)
 
 
-def _estimate_for(operation: Operation[..., Any], first: str, subject: Any) -> str:
+def _estimate_for(operation: Operation[..., Any], first: str, subject: object) -> str:
     """Return the name of the estimating function for a raster or for a graph."""
     of_raster, of_graph = operation.estimates
     if of_raster is None and of_graph is None:
@@ -429,7 +428,7 @@ class Grid:
 
 
 def open_grid(
-    raster: Any,
+    raster: RasterLike | RasterSpec,
     tile: int | None = None,
     shard: int | None = None,
     argument: str = "raster",
@@ -438,8 +437,9 @@ def open_grid(
     variable: str | None = None,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
-    spec = raster
-    if not isinstance(raster, RasterSpec):
+    if isinstance(raster, RasterSpec):
+        spec: RasterSpec | Raster = raster
+    else:
         spec = open_raster(raster, band=band, variable=variable, argument=argument)
         tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)

@@ -13,13 +13,13 @@ from orograph.plotting.reading import every
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import OrographError
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 LEAST_SIDE = 512  # pixels: pictures of small rasters are enlarged to at least this side
 
 
 def components_picture(
-    labels: Any, path: str | Path, *, classes: Any = None, most: int = 2000
+    labels: RasterLike, path: str | Path, *, classes: RasterLike | None = None, most: int = 2000
 ) -> Path:
     """Draw labels to an image file, in colours that differ between neighbours.
 

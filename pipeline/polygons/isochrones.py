@@ -23,7 +23,7 @@ from orograph.tiles.arguments import check_choice, check_flag, check_number, sho
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MOST_LEVELS = 254
 
 @operation("orograph.polygons.estimate:estimate_isochrones")
 def isochrones(
-    cost: Any,
+    cost: RasterLike,
     levels: Sequence[float],
     *,
     polygons: bool = True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from orograph.results.names import name_labels
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LABELS = ("allocation", "labels", "watershed", "depression", "link")
 
 @operation("orograph.polygons.estimate:estimate_polygonize")
 def polygonize(
-    labels: Any,
+    labels: RasterLike,
     *,
     parts: bool = False,
     nodata: float | int | None = None,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from orograph.components.estimate import estimate_components
 from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit_of_worker
 from orograph.reachability.pairs import PAIRS_A_TASK
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.points import as_points
+from orograph.tiles.raster.points import PointsLike, as_points
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 from orograph.tiles.vector.layer import read_layer
 
@@ -20,8 +18,8 @@ def estimate_reach(
     grid: Grid,
     *,
     workers: int,
-    s: Any = None,
-    t: Any = None,
+    s: PointsLike | None = None,
+    t: PointsLike | None = None,
     memory_limit: int | str | None = None,
     connectivity: int = 8,
 ) -> Plan:
@@ -67,7 +65,7 @@ def estimate_reach(
     )
 
 
-def _count(name: str, ends: Any) -> int:
+def _count(name: str, ends: PointsLike | None) -> int:
     """Return the number of points or geometries given as ends; 1 if none are given."""
     if ends is None:
         return 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,18 +30,19 @@ from orograph.results.paths import LeastCostPath
 from orograph.tiles import html
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.points import (
+    PointsLike,
     as_points,
     cells_of,
     coordinates_of,
     is_point,
     snap_to_valid,
 )
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.burn import burn
@@ -106,9 +107,9 @@ class Reach:
     "orograph.reachability.estimate:estimate_reach", "orograph.graphs.estimate:estimate_connected"
 )
 def st_connected(
-    mask: Any,
-    s: Any,
-    t: Any,
+    mask: RasterLike | Graph,
+    s: PointsLike | VerticesLike,
+    t: PointsLike | VerticesLike,
     *,
     connectivity: int = 8,
     hops: bool = True,
@@ -198,19 +199,27 @@ def st_connected(
         spec.refuse_of_rasters(
             nodata, band, variable, snap=bool(snap), connectivity=connectivity != 8
         )
-        return _graph_job(mask, s, t, hops, path, spec)
+        ends_of_graph = cast("VerticesLike", s), cast("VerticesLike", t)
+        return _graph_job(mask, *ends_of_graph, hops, path, spec)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     # few cells of a tile are near the fronts: too few for a GPU, unless one says so
     on_cpu = may_use_numba(spec.backend or setting("backend"))
     stage = "bidirectional_search" if on_cpu else "open_tile"
     chosen = choose_backend(stage, (raster,), spec)
-    ends = _ends(raster, s, t, snap)
+    ends = _ends(raster, cast("PointsLike", s), cast("PointsLike", t), snap)
     layout = layout_of(raster, spec)
     wanted = hops, hops and path
     return ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, *wanted, spec=spec)
 
 
-def _graph_job(graph: Graph, s: Any, t: Any, hops: bool, path: bool, spec: RunSpec) -> Job[Reach]:
+def _graph_job(
+    graph: Graph,
+    s: VerticesLike,
+    t: VerticesLike,
+    hops: bool,
+    path: bool,
+    spec: RunSpec,
+) -> Job[Reach]:
     """Return the job that searches between pairs of vertices of a graph, in this process."""
     from orograph.graphs.hops import pairs_of, ways_between
 
@@ -339,7 +348,7 @@ class _PairSearch:
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
-def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
+def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: bool | int) -> EndSets:
     """Return the cells of both ends of each pair, from points or geometries."""
     mask, radius = MaskRaster(raster), snap_cells(snap)
     sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
@@ -354,7 +363,7 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
     return EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
 
 
-def _sets(mask: MaskRaster, given: Any, name: str, radius: int) -> list[Cells]:
+def _sets(mask: MaskRaster, given: PointsLike, name: str, radius: int) -> list[Cells]:
     """Return the rows and columns of the cells of each point or geometry."""
     layer = read_layer(given, name)
     if layer is not None and not all(map(is_point, layer.geometry)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.vector.layer import VectorLayer, read_layer
+from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
 
 OSM_SUFFIXES = (".osm", ".pbf", ".osm.bz2")
 
@@ -35,7 +35,7 @@ class Lines(NamedTuple):
     """(nodes, 2): columns and rows of the nodes."""
 
 
-def read_roads(lines: Any) -> VectorLayer:
+def read_roads(lines: VectorLike) -> VectorLayer:
     """Read a layer of lines, each a single one, with its columns.
 
     Raises

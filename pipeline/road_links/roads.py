@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,9 @@ from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.storage import open_storage
-from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
 COSTS = ("time", "length")
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -59,9 +59,9 @@ class Rules(NamedTuple):
 
 
 def roads(
-    lines: Any,
+    lines: VectorLike,
     *,
-    like: Any,
+    like: RasterLike,
     speed: float | str | Mapping[str, float | None] | None = None,
     oneway: bool | str | None = None,
     access: str | None = None,

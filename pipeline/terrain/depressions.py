@@ -38,7 +38,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _cell_area(place: Georeference) -> float | None:
 
 @operation("orograph.terrain.estimate:estimate_depressions")
 def depressions(
-    elevation: Any,
+    elevation: RasterLike,
     *,
     min_depth: float = 0,
     min_area: float = 0,

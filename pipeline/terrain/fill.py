@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from orograph.arguments.sources import parse_sources
+from orograph.arguments.sources import SourcesLike, parse_sources
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ OUTPUTS = ("filled", "depth", "depression")
 
 @operation("orograph.terrain.estimate:estimate_fill")
 def fill_depressions(
-    elevation: Any,
+    elevation: RasterLike,
     *,
-    outlets: Any = None,
+    outlets: SourcesLike | None = None,
     connectivity: int = 8,
     max_depth: float | None = None,
     outputs: str | Sequence[str] = ("filled",),

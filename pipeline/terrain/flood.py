@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from orograph.arguments.sources import parse_sources
+from orograph.arguments.sources import SourcesLike, parse_sources
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @operation("orograph.terrain.estimate:estimate_flood")
 def flood_level(
-    elevation: Any,
-    sources: Any,
+    elevation: RasterLike,
+    sources: SourcesLike,
     *,
     connectivity: int = 8,
     snap: bool | int = False,

@@ -23,8 +23,8 @@ from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
-from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.points import PointsLike, as_points, cells_of, snap_to_valid
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -264,9 +264,9 @@ def _join_groups(
 
 @operation("orograph.terrain.estimate:estimate_passes")
 def pass_elevation(
-    elevation: Any,
-    points: Any,
-    targets: Any = None,
+    elevation: RasterLike,
+    points: PointsLike,
+    targets: PointsLike | None = None,
     *,
     connectivity: int = 8,
     paths: bool = False,
@@ -363,7 +363,7 @@ def pass_elevation(
     return terrain_job(problem, (raster,), parameters, spec)
 
 
-def _cells(name: str, given: Any, raster: Raster, radius: int) -> tuple[Integers, Integers]:
+def _cells(name: str, given: PointsLike, raster: Raster, radius: int) -> tuple[Integers, Integers]:
     """Return the rows and columns of points, snapped to valid cells."""
     points = as_points(given, name, raster.georeference)
     rows, columns = cells_of(points, raster.georeference, raster.shape, name)

@@ -30,7 +30,7 @@ from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,7 +128,7 @@ class PeakTable(TableMaker):
 
 @operation("orograph.terrain.estimate:estimate_peaks")
 def peaks(
-    elevation: Any,
+    elevation: RasterLike,
     *,
     min_prominence: float = 0,
     connectivity: int = 8,

@@ -25,7 +25,7 @@ from orograph.tiles.extensions import GEOTIFF, check_extension
 from orograph.tiles.files import TEMPORARY, is_token, sync_file
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.raster.raster import FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import local_path, open_storage
 from orograph.tiles.store.lease import Lease
@@ -37,7 +37,7 @@ EXACT_PLACE = 1e-6  # of a cell: the corner of "Point" rasters is stored half a 
 
 
 def to_geotiff(
-    source: Any,
+    source: RasterLike,
     path: str | os.PathLike[str],
     *,
     variable: str | None = None,

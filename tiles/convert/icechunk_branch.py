@@ -24,7 +24,7 @@ from orograph.tiles.format.metadata import GROUP, MARK
 from orograph.tiles.storage import Storage
 
 if TYPE_CHECKING:
-    from icechunk import ForkSession, Repository, Session
+    from icechunk import ForkSession, IcechunkStore, Repository, Session
 
 MAIN = "main"
 REPOSITORY = f"branch {MAIN} of an Icechunk repository"
@@ -121,7 +121,7 @@ def _group(document: bytes) -> bytes:
     return json.dumps(found).encode()
 
 
-def _set(store: Any, key: str, content: bytes, clear: bool = False) -> None:
+def _set(store: IcechunkStore, key: str, content: bytes, clear: bool = False) -> None:
     from zarr.core.buffer import default_buffer_prototype
     from zarr.core.sync import sync
 

@@ -14,7 +14,7 @@ from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.raster.raster import FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.create import Layout, Variable, create_store
@@ -32,7 +32,7 @@ BAND_BYTES = 2**27
 
 @takes_storage_options
 def ingest(
-    source: Any,
+    source: RasterLike,
     store: Location,
     *,
     tile: int = 1024,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.dense import StoredColumn
@@ -14,7 +13,7 @@ from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
 from orograph.tiles.storage import LocalStorage, Location, Storage, open_storage
 
 
-def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) -> None:
+def refuse_overlap(raster: Raster | None, target: Location, source: object = None) -> None:
     """Raise InputError if a target contains, or lies in, a file or folder of a raster.
 
     Parameters
@@ -40,7 +39,7 @@ def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) 
             )
 
 
-def _places_of(raster: Raster | None, source: Any) -> Iterator[Storage]:
+def _places_of(raster: Raster | None, source: object) -> Iterator[Storage]:
     """Yield the stores, files and folders that a source is read from."""
     encoding = getattr(source, "encoding", {})
     if "storage" in encoding:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orograph.tiles.arguments import check_flag, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.vector.layer import NO_LABEL, read_layer
+from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.vector.layer import NO_LABEL, VectorLike, read_layer
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 def rasterize(
-    layer: Any, like: Any, *, label: str | None = None, all_touched: bool = False
+    layer: VectorLike, like: RasterLike, *, label: str | None = None, all_touched: bool = False
 ) -> xr.DataArray:
     """Rasterize a vector layer: return the label of the geometry that covers each cell.
 

@@ -20,11 +20,11 @@ Arrays, with one element for each vertex or arc:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -41,6 +41,10 @@ VERTEX_BYTES, EDGE_BYTES = 48, 160
 """What a vertex and an edge of a graph in memory take at most while it is made; measured."""
 JOINED_ARCS = 2**22
 """Arcs up to which operations join the parts of a graph: parts would not save their 100 MB."""
+
+
+VerticesLike = Hashable | Iterable[Hashable] | Array
+"""Vertices of a graph: the id of one, or the ids of some, as the graph's source has them."""
 
 
 class Rows(NamedTuple):
@@ -197,7 +201,7 @@ class Graph:
         indices = np.asarray(self.arrays["indices"][int(indptr[0]) : int(indptr[-1])])
         return indptr - indptr[0], indices
 
-    def vertices(self, ids: Any, argument: str) -> Integers:
+    def vertices(self, ids: VerticesLike, argument: str) -> Integers:
         """Return the stored vertices of one id or of a list of ids.
 
         Raises
@@ -205,7 +209,8 @@ class Graph:
         InputError
             If an id is not a vertex of the graph.
         """
-        listed = [ids] if self._place(ids) is not None or _is_scalar(ids) else list(ids)
+        one = self._place(ids) is not None or _is_scalar(ids)
+        listed: list[object] = [ids] if one else list(cast("Iterable[Hashable]", ids))
         if not listed:
             raise InputError(f"{argument}: empty; name one vertex at least")
         if ids is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,30 @@ from orograph.tiles.graph.files import (
 )
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import is_graph, open_graph, write_graph
-from orograph.tiles.graph.tables import Edges, from_networkx, from_sparse, from_table
+from orograph.tiles.graph.tables import (
+    Edges,
+    NetworkXGraph,
+    SparseMatrix,
+    Table,
+    from_networkx,
+    from_sparse,
+    from_table,
+)
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.storage import open_storage
+from orograph.tiles.storage import Storage, open_storage
 
 FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
 
 
+GraphLike = str | os.PathLike[str] | SparseMatrix | Table | NetworkXGraph
+"""A graph: a file, a sparse array, a table of edges, or a graph of networkx."""
+
+
 @takes_storage_options
 def read_graph(
-    source: Any,
+    source: GraphLike,
     *,
-    coordinates: Any = None,
+    coordinates: str | os.PathLike[str] | npt.ArrayLike | None = None,
     directed: bool | None = None,
     parts: int | None = None,
     store: str | Path | None = None,
@@ -114,11 +126,11 @@ def read_graph(
     if isinstance(source, (str, os.PathLike)):
         edges = _from_file(Path(source))
     elif sparse.issparse(source):
-        edges = from_sparse(source)
+        edges = from_sparse(cast("SparseMatrix", source))
     elif hasattr(source, "adjacency") and hasattr(source, "is_directed"):
-        edges = from_networkx(source)
+        edges = from_networkx(cast("NetworkXGraph", source))
     elif hasattr(source, "columns") and hasattr(source, "to_numpy"):
-        edges = from_table(source)
+        edges = from_table(cast("Table", source))
     else:
         raise InputError(
             f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
@@ -137,7 +149,12 @@ def read_graph(
 
 
 def _stored(
-    source: Any, coordinates: Any, directed: Any, parts: Any, store: Any, takeover: bool
+    source: str | os.PathLike[str],
+    coordinates: object,
+    directed: bool | None,
+    parts: int | None,
+    store: Storage | None,
+    takeover: bool,
 ) -> Graph:
     for name, value in (("coordinates", coordinates), ("directed", directed), ("parts", parts)):
         if value is not None:
@@ -175,7 +192,9 @@ def _read_parquet(path: Path) -> Any:
         raise InputError(f"source: {path} is no whole Parquet file: {error}") from None
 
 
-def _points(coordinates: Any, n: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _points(
+    coordinates: str | os.PathLike[str] | npt.ArrayLike, n: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     if isinstance(coordinates, (str, os.PathLike)):
         path = Path(check_path("coordinates", coordinates))
         if not os.path.isfile(path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,60 @@ END_NAMES = (("source", "target"), ("from", "to"), ("u", "v"))
 WEIGHT_NAMES = ("weight", "length", "cost")
 
 
+class SparseMatrix(Protocol):
+    """A sparse array or matrix of SciPy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format, such as ``"csr"``."""
+
+    def tocoo(self) -> Any:
+        """Return the matrix as rows, columns and values."""
+
+
+class Table(Protocol):
+    """A data frame of pandas or another library."""
+
+    @property
+    def columns(self) -> Iterable[Hashable]:
+        """Names of the columns."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column."""
+
+    def to_numpy(self) -> Array:
+        """Return all values."""
+
+
+class NetworkXGraph(Protocol):
+    """A graph of networkx or OSMnx."""
+
+    @property
+    def nodes(self) -> Callable[..., Any]:
+        """The nodes, with what is known of them."""
+
+    @property
+    def edges(self) -> Callable[..., Any]:
+        """The edges, with what is known of them."""
+
+    def adjacency(self) -> Iterator[Any]:
+        """Yield the neighbours of each node."""
+
+    def is_directed(self) -> bool:
+        """Return whether edges lead one way."""
+
+
 class Edges(NamedTuple):
     """Edges as vertex indices and weights, with ids and, if known, coordinates of vertices."""
 
@@ -28,7 +83,7 @@ class Edges(NamedTuple):
     coordinates: tuple[Array, Array] | None = None
 
 
-def from_sparse(matrix: Any) -> Edges:
+def from_sparse(matrix: SparseMatrix) -> Edges:
     """Return the stored entries of a square sparse matrix as edges from row to column."""
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(
@@ -40,7 +95,7 @@ def from_sparse(matrix: Any) -> Edges:
     return Edges(tail, head, entries.data, np.arange(matrix.shape[0]), None)
 
 
-def from_table(table: Any) -> Edges:
+def from_table(table: Table) -> Edges:
     """Return the rows of a data frame as edges; vertex ids are its sorted end values."""
     columns = list(table.columns)
     pair = next((pair for pair in END_NAMES if set(pair) <= set(columns)), None)
@@ -97,7 +152,7 @@ def _as_integers(labels: list[int]) -> Array:
     return np.array(labels, object)
 
 
-def from_networkx(graph: Any) -> Edges:
+def from_networkx(graph: NetworkXGraph) -> Edges:
     """Return the edges of a networkx graph, with its node labels and their order."""
     nodes = dict(graph.nodes(data=True))
     places = {label: place for place, label in enumerate(nodes)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
         y, x = placed.y, placed.x
     elif y is None or x is None:
         y = x = transform = None
-    if transform is not None and not _agrees(transform, y, x):
+    if y is None or x is None or (transform is not None and not _agrees(transform, y, x)):
         transform = None  # stale: the array has been sliced or reprojected since
     y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
@@ -80,7 +81,7 @@ def _grid_mapping_attributes(array: xr.DataArray) -> dict[str, Any]:
     return {}
 
 
-def _parse_geotransform(text: Any) -> GeoTransform | None:
+def _parse_geotransform(text: str | Iterable[float] | None) -> GeoTransform | None:
     if text is None:
         return None
     try:
@@ -92,7 +93,9 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
     return a, b, c, d, e, f
 
 
-def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
+def matching_geotransform(
+    text: str | Iterable[float] | None, y: NDArray[np.float64] | None, x: NDArray[np.float64] | None
+) -> GeoTransform | None:
     """Parse the transform of a grid mapping; None if coordinates contradict it."""
     six = _parse_geotransform(text)
     if six is None or y is None or x is None:
@@ -100,7 +103,7 @@ def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
     return six if _agrees(six, y, x) else None
 
 
-def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:
+def _agrees(six: GeoTransform, y: NDArray[np.float64], x: NDArray[np.float64]) -> bool:
     """Return whether a transform agrees with the coordinates of the first and last cells."""
     for values, start, step in ((y, six[3], six[5]), (x, six[0], six[1])):
         for index in (0, values.size - 1):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from pyproj import CRS
 
 Coordinates = npt.NDArray[np.float64]
+
+
+class HasWkt(Protocol):
+    """A CRS of pyproj, rasterio or another library that writes well-known text."""
+
+    def to_wkt(self) -> str:
+        """Return the CRS as well-known text."""
+
+
+CRSLike = str | int | Mapping[str, Any] | tuple[str, str | int] | HasWkt
+"""A CRS in a form that pyproj accepts: text, an EPSG code, PROJ parameters, or a CRS."""
 
 
 @contextmanager
@@ -28,7 +39,7 @@ def report_crs_error(what: str) -> Iterator[None]:
         raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
 
 
-def parse_crs(given: Any, what: str) -> CRS:
+def parse_crs(given: CRSLike, what: str) -> CRS:
     """Parse a CRS in any form that pyproj accepts; return its horizontal part.
 
     Raises
@@ -60,7 +71,7 @@ def same_crs(one: CRS, other: CRS) -> bool:
 
 def reproject(
     points: Coordinates,
-    given: Any,
+    given: CRSLike | None,
     raster_wkt: str | None,
     name: str,
     numbers: npt.NDArray[Any] | None = None,
@@ -85,9 +96,9 @@ def reproject(
     InputError
         If only one of the two has a CRS, or a point cannot be transformed to that of the raster.
     """
-    if given is None and raster_wkt is None:
-        return points
     if given is None:
+        if raster_wkt is None:
+            return points
         raise InputError(
             f"{name}: they have no CRS, but the raster's is {parse_crs(raster_wkt, 'raster').name};"
             " set theirs (.set_crs(...), a .prj file), or pass bare coordinates (x, y) in the "

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from affine import Affine
     from pyproj import CRS
+    from rasterio.io import DatasetReader
 
 GRID_MAPPING = "spatial_ref"
 # Tolerance, in cells, between a coordinate and that of a regular grid. Wide enough for longitudes
@@ -85,7 +86,7 @@ class Georeference:
         return cls(y, x, crs_wkt, geotransform=transform)
 
     @classmethod
-    def from_rasterio(cls, dataset: Any) -> Georeference:
+    def from_rasterio(cls, dataset: DatasetReader) -> Georeference:
         """Return the georeference of an open rasterio dataset.
 
         An identity transform without a CRS means that the grid is measured in cells.

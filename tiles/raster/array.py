@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,36 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class DaskArray(Protocol):
+    """An array of Dask, which this package does not import."""
+
+    @property
+    def dask(self) -> Mapping[Any, Any]:
+        """The tasks that make the array."""
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """Cells along each dimension of each chunk."""
+
+
+class DeviceArray(Protocol):
+    """An array in the memory of a GPU, of CuPy, Numba or PyTorch."""
+
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        """The address, shape and type of the cells."""
+
+
+class DLPackArray(Protocol):
+    """An array or a tensor that speaks DLPack."""
+
+    def __dlpack__(self) -> object:
+        """Return the cells as a capsule."""
 
 
 def is_cupy(cells: object) -> bool:
@@ -133,7 +163,7 @@ class LazyRaster:
         File, folder or URL that the cells are read from, if it is known.
     """
 
-    variable: Any
+    variable: xr.Variable
     dtype: np.dtype[Any]
     nodata: int | float | None = None
     georeference: Georeference = field(default_factory=Georeference)

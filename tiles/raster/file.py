@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -28,6 +28,9 @@ from orograph.tiles.raster.ascii_grid import (
     open_quietly,
 )
 from orograph.tiles.raster.version import UNVERSIONED, absolute, file_versions
+
+if TYPE_CHECKING:
+    from rasterio.io import DatasetReader
 
 
 class FileRaster:
@@ -174,7 +177,7 @@ class FileRaster:
         return f"FileRaster({self.path!r}, band={self.band})"
 
 
-def _choose_band(what: str, dataset: Any, band: int | None) -> int:
+def _choose_band(what: str, dataset: DatasetReader, band: int | None) -> int:
     if dataset.count == 0:
         inside = ", ".join(dataset.subdatasets[:4])
         raise InputError(f"{what}: no band, only subdatasets ({inside}); open one of them")
@@ -188,7 +191,7 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
     return check_band(band, dataset.count, what)
 
 
-def _nodata(dataset: Any, at: int) -> int | float | None:
+def _nodata(dataset: DatasetReader, at: int) -> int | float | None:
     """Return the exact nodata value of a band; rasterio rounds those of int64 to float64."""
     if dataset.dtypes[at] not in ("int64", "uint64"):
         value: float | None = dataset.nodatavals[at]
@@ -206,7 +209,7 @@ def _nodata(dataset: Any, at: int) -> int | float | None:
         return float(text)  # type: ignore[arg-type]
 
 
-def _has_mask(dataset: Any, at: int) -> bool:
+def _has_mask(dataset: DatasetReader, at: int) -> bool:
     """Return whether a band has a mask other than its nodata value."""
     from rasterio.enums import MaskFlags
 
@@ -214,7 +217,7 @@ def _has_mask(dataset: Any, at: int) -> bool:
     return MaskFlags.per_dataset in flags or MaskFlags.alpha in flags
 
 
-def _attributes(dataset: Any, at: int) -> dict[str, Any]:
+def _attributes(dataset: DatasetReader, at: int) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     if dataset.descriptions[at]:
         attributes["long_name"] = dataset.descriptions[at]

@@ -11,9 +11,11 @@ from orograph.tiles.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
+    import zarr
+    from zarr.abc.store import Store
 
 
-def is_zarr_object(source: Any) -> bool:
+def is_zarr_object(source: object) -> bool:
     """Return whether an object is an array, a group or a store of zarr-python, or of Icechunk."""
     # stores of others, such as those of Icechunk, are derived from zarr's
     return is_icechunk(source) or any(
@@ -22,7 +24,7 @@ def is_zarr_object(source: Any) -> bool:
     )
 
 
-def is_icechunk(source: Any, *kinds: str) -> bool:
+def is_icechunk(source: object, *kinds: str) -> bool:
     """Return whether an object is a repository or a session of Icechunk, or one of ``kinds``."""
     return any(
         base.__module__.startswith("icechunk.")
@@ -60,7 +62,7 @@ def snapshot_of(source: Any) -> str:
     return f"icechunk {store.session.snapshot_id} {getattr(source, 'path', '')}"
 
 
-def folder_of(source: Any) -> str | None:
+def folder_of(source: object) -> str | None:
     """Return the folder that an object of zarr-python reads; None if it reads no files."""
     store = getattr(source, "store", source)
     root = getattr(store, "root", None)
@@ -69,7 +71,9 @@ def folder_of(source: Any) -> str | None:
     return os.path.join(root, getattr(source, "path", "")).rstrip("/")
 
 
-def open_zarr(source: Any, variable: str | None) -> xr.DataArray | xr.Dataset:
+def open_zarr(
+    source: zarr.Array[Any] | zarr.Group | Store, variable: str | None
+) -> xr.DataArray | xr.Dataset:
     """Open an array as a lazy DataArray, and a group or a store as a Dataset.
 
     An array has the coordinates that lie in its group, and dimensions by the names that it states.
@@ -109,7 +113,7 @@ def _dataset(store: Any, group: str) -> xr.Dataset:
         )
 
 
-def _alone(array: Any) -> xr.DataArray:
+def _alone(array: zarr.Array[Any]) -> xr.DataArray:
     """Return the lazy DataArray of an array that belongs to no group."""
     import xarray as xr
     from xarray.backends.zarr import ZarrArrayWrapper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,30 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.vector.layer import VectorLayer, read_layer
+from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
+
+
+class HasXY(Protocol):
+    """A point with its coordinates as attributes, or columns of such."""
+
+    @property
+    def x(self) -> npt.ArrayLike:
+        """The first coordinate."""
+
+    @property
+    def y(self) -> npt.ArrayLike:
+        """The second coordinate."""
+
+
+PointsLike = npt.ArrayLike | HasXY | Sequence[HasXY] | VectorLike
+"""Points: one (x, y) or several, objects with ``x`` and ``y``, or a vector layer of points."""
 
 MOST_LISTED = 5
 READ_SIDE = 512
 _NO_NUMBERS = str | bytes | bool | np.bool_
 
 
-def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
+def as_points(points: PointsLike, name: str, place: Georeference) -> Coordinates:
     """Convert points or a layer of points to an array of x and y in the raster's CRS.
 
     Parameters
@@ -52,10 +68,11 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     if layer is not None:
         return _points_of(layer.on_grid(place, name), name)
     if hasattr(points, "x") and hasattr(points, "y") and not hasattr(points, "dims"):
-        given: Any = np.stack([np.atleast_1d(points.x), np.atleast_1d(points.y)], axis=1)
+        given: object = np.stack([np.atleast_1d(points.x), np.atleast_1d(points.y)], axis=1)
     elif isinstance(points, Sequence) and points and hasattr(points[0], "x"):
+        several: Sequence[Any] = points
         try:
-            given = [(point.x, point.y) for point in points]
+            given = [(point.x, point.y) for point in several]
         except AttributeError as error:
             raise InputError(f"{name}: {error}; give points, each as (x, y)") from None
     else:
@@ -88,7 +105,7 @@ def _points_of(layer: VectorLayer, name: str) -> Coordinates:
     return layer.points()[0]
 
 
-def _as_numbers(given: Any, name: str) -> Coordinates:
+def _as_numbers(given: object, name: str) -> Coordinates:
     """Convert coordinates to float64; raise InputError if they are not real numbers."""
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)

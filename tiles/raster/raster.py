@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,14 @@ from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import given_storage_options
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster, from_elsewhere
+from orograph.tiles.raster.array import (
+    ArrayRaster,
+    DaskArray,
+    DeviceArray,
+    DLPackArray,
+    LazyRaster,
+    from_elsewhere,
+)
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
     choose_variable,
@@ -42,7 +49,10 @@ from orograph.tiles.store.raster import SeveralRastersError, StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
+    import icechunk
     import xarray as xr
+    import zarr
+    from zarr.abc.store import Store
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
@@ -95,8 +105,27 @@ class Raster(Protocol):
         """Return an identifier of the content, by which a resumed run checks its input."""
 
 
+RasterLike = Union[
+    str,
+    os.PathLike[str],
+    NDArray[Any],
+    DaskArray,
+    DeviceArray,
+    DLPackArray,
+    "xr.DataArray",
+    "xr.Dataset",
+    "zarr.Array[Any]",
+    "zarr.Group",
+    "Store",
+    "icechunk.Repository",
+    "icechunk.Session",
+    Raster,
+]
+"""A raster: an array, an object of xarray, zarr or Icechunk, or the path of a store or a file."""
+
+
 def open_raster(
-    source: Any,
+    source: RasterLike,
     *,
     band: int | None = None,
     nodata: float | None = None,
@@ -157,7 +186,9 @@ def open_raster(
         raise InputError(f"{argument}: {error}") from None
 
 
-def _open(source: Any, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+def _open(
+    source: RasterLike, band: int | None, nodata: float | None, variable: str | None
+) -> Raster:
     import xarray as xr
 
     if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):

@@ -80,7 +80,7 @@ class ShardFormat:
     dtype: np.dtype[Any]
     tile: int
     shard: int
-    fill: Any
+    fill: np.generic
     compressor: tuple[str, int, int, int]
 
     @property

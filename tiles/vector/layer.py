@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from orograph.tiles import html
 from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.grid.crs import reproject
+from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.vector.write import (
     PARQUET,
@@ -35,6 +35,14 @@ GEOMETRIES = ("Point", "LineString", "LinearRing", "Polygon", "MultiPoint", "Mul
 """Names of shapely's type ids."""
 
 Geometries = npt.NDArray[np.object_]
+
+
+class HasGeoInterface(Protocol):
+    """A geometry or a layer of another library, such as shapely or GeoPandas."""
+
+    @property
+    def __geo_interface__(self) -> Mapping[str, Any]:
+        """The object as GeoJSON."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,7 @@ class VectorLayer:
 
     geometry: Geometries
     columns: Mapping[str, npt.NDArray[Any]]
-    crs: Any
+    crs: CRSLike | None
     bare: bool = field(default=False, repr=False)
     """Whether it is of a kind that never has a CRS: its coordinates are those of the raster."""
     units: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -211,6 +219,18 @@ class VectorLayer:
         return labels
 
 
+VectorLike = (
+    str
+    | os.PathLike[str]
+    | VectorLayer
+    | HasGeoInterface
+    | Mapping[str, Any]
+    | Sequence[HasGeoInterface | Mapping[str, Any]]
+    | Geometries
+)
+"""A vector layer: a file, a GeoDataFrame, GeoJSON, one geometry or several."""
+
+
 def column_of(layer: VectorLayer, column: object, name: str) -> npt.NDArray[Any]:
     """Return a column of a layer; raise InputError with the names of its columns if it is missing.
 
@@ -222,14 +242,14 @@ def column_of(layer: VectorLayer, column: object, name: str) -> npt.NDArray[Any]
     return layer.columns[column]
 
 
-def is_vector_path(given: Any) -> bool:
+def is_vector_path(given: object) -> bool:
     """Return whether a value is a path with the extension of a vector format."""
     return isinstance(given, str | os.PathLike) and (
         Path(given).suffix.lower() in SUFFIXES or str(given).lower().endswith(".shp.zip")
     )
 
 
-def read_layer(given: Any, name: str) -> VectorLayer | None:
+def read_layer(given: object, name: str) -> VectorLayer | None:
     """Read a vector layer from a file or from objects; None if the value is something else.
 
     Parameters
@@ -372,7 +392,7 @@ def _read_parquet(path: str, name: str) -> VectorLayer:
     return layer
 
 
-def _wkt(crs: Any) -> str:
+def _wkt(crs: CRSLike) -> str:
     from pyproj import CRS
 
     return str(CRS.from_user_input(crs).to_wkt())

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
     from orograph.execution.jobs import Handle
     from orograph.operations.job import Job
+    from orograph.tiles.graph.graph import Graph, VerticesLike
+    from orograph.tiles.graph.read import GraphLike
 
 
 DIJKSTRA = "dijkstra"
@@ -63,13 +65,13 @@ PLACE = Georeference(y_name="source", x_name="target")
 
 @operation(*["orograph.graphs.dense_paths.estimate:estimate_all_pairs"] * 2)
 def all_pairs(
-    graph: Any,
+    graph: npt.ArrayLike | GraphLike | Graph,
     *,
     predecessors: bool = False,
     method: str = "auto",
     dtype: str = "float64",
     no_edge: float = 0,
-    sources: Any = None,
+    sources: VerticesLike | None = None,
     negative_cycles: str = "raise",
     tile: int | None = None,
     **options: Unpack[GraphOptions],

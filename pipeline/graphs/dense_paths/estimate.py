@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,15 @@ from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.create import Layout
 
+if TYPE_CHECKING:
+    from orograph.tiles.graph.graph import Graph
+    from orograph.tiles.graph.read import GraphLike
+
 TILES_TO_BEGIN = 8  # in the memory of the client, while it cuts the graph; measured
 
 
 def estimate_all_pairs(
-    graph: Any,
+    graph: npt.ArrayLike | GraphLike | Graph | RasterSpec,
     *,
     workers: int,
     dtype: npt.DTypeLike = "float64",

@@ -16,7 +16,7 @@ from orograph.graphs.shortest_paths import METHODS, STAGES, PathSearch, choose_m
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import make_graph
+from orograph.tiles.graph.graph import VerticesLike, make_graph
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RowsOfPairs:
     method: str
     negative_cycles: str
 
-    def job(self, sources: Any, spec: RunSpec) -> GraphJob:
+    def job(self, sources: VerticesLike, spec: RunSpec) -> GraphJob:
         """Return the job that searches from each source."""
         if self.negative_cycles != "raise":
             raise InputError("negative_cycles: 'mask' is for all rows; leave sources= away")

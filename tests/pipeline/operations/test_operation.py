@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import orograph as og
+from orograph import typing
 from orograph.execution.options import RunOptions
 from orograph.operations.docstrings import SHARED, whole_docstring
 
@@ -45,6 +47,14 @@ def test_signatures_show_the_options_and_what_each_verb_returns(operation: Any) 
     assert not {"out", "overwrite", "resume", "takeover", "backend", "client"} & {
         *planned.parameters
     }
+
+
+@every
+def test_an_editor_is_told_what_each_parameter_takes(operation: Any) -> None:
+    for name, parameter in inspect.signature(operation).parameters.items():
+        assert parameter.annotation not in ("Any", parameter.empty), name
+        for kind in re.findall(r"(?<!\.)\b\w+Like\b", str(parameter.annotation)):
+            assert get_args(getattr(typing, kind) | None), f"{name}: {kind}"
 
 
 @every

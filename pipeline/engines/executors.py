@@ -7,7 +7,7 @@ import concurrent.futures
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import dask
 
 from orograph.engines.more_workers import STAGE, MoreWorkers
-from orograph.engines.rooms import Rooms
+from orograph.engines.rooms import Rooms, Worker
 from orograph.engines.task_graph import Layers
 from orograph.execution.clusters import Restrictions
 from orograph.execution.compute import KILLS_ITS_WORKERS, cluster_failures
@@ -26,13 +26,17 @@ from orograph.execution.workers import make_roll_call
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 SECONDS_A_MESSAGE = 0.001
 SECONDS_TO_FORGET = 10.0
 PATIENCE = 20.0
+
+
+Ticket = Hashable
+"""Name of a submitted task: a number, or a future."""
 
 
 class Executor(Protocol):
@@ -45,10 +49,10 @@ class Executor(Protocol):
     useful: int
     """How many threads could be at work at once; a cluster that adapts grows by it."""
 
-    def part(self, worker: Any) -> tuple[int, int]:
+    def part(self, worker: Worker) -> tuple[int, int]:
         """Return ``(which, count)``: the worker owns data of ``number % count == which``."""
 
-    def share(self, worker: Any, count: int) -> int:
+    def share(self, worker: Worker, count: int) -> int:
         """Return how many of ``count`` work items a worker should take in one task.
 
         None stands for work that any worker may take.
@@ -57,16 +61,18 @@ class Executor(Protocol):
     def threads(self, tasks: int) -> int:
         """Return how many threads each of ``tasks`` concurrent tasks may use."""
 
-    def idle(self) -> Iterator[Any]:
+    def idle(self) -> Iterator[Worker]:
         """Yield the workers that can take a task, once for each free slot, the idle ones first."""
 
-    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(
+        self, worker: Worker, stage: str, function: Callable[..., Any], *arguments: object
+    ) -> Ticket:
         """Start a task, preferably on ``worker``; return the ticket that `next_done` reports."""
 
-    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+    def next_done(self, cancelled: Event) -> list[tuple[Ticket, Any]]:
         """Wait until at least one task is done; return pairs of ticket and result."""
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def everywhere(self, function: Callable[..., Any], *arguments: object) -> None:
         """Call a function once in every process that may have executed tasks."""
 
     def tell(self, topic: str, message: Callable[[], Any]) -> None:
@@ -96,31 +102,33 @@ class _Threads:
     def __init__(self, pool: concurrent.futures.ThreadPoolExecutor, count: int) -> None:
         self._pool = pool
         self._count = self.useful = count
-        self._running: dict[Any, tuple[Any, str]] = {}
+        self._running: dict[concurrent.futures.Future[Any], tuple[Worker, str]] = {}
         self.rooms = Rooms(dict.fromkeys(range(count), 1))
 
-    def part(self, worker: Any) -> tuple[int, int]:
+    def part(self, worker: Worker) -> tuple[int, int]:
         return 0, 1
 
-    def share(self, worker: Any, count: int) -> int:
+    def share(self, worker: Worker, count: int) -> int:
         return -(-count // self._count)
 
     def threads(self, tasks: int) -> int:
         return max(self._count // tasks, 1)
 
-    def idle(self) -> Iterator[Any]:
+    def idle(self) -> Iterator[Worker]:
         # a thread that writes waits for the disk for a part of its time
         writing = any(stage == "write" for _, stage in self._running.values())
         self.rooms.update(dict.fromkeys(range(self._count + writing), 1))
         return self.rooms.idle()
 
-    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(
+        self, worker: Worker, stage: str, function: Callable[..., Any], *arguments: object
+    ) -> Ticket:
         future = self._pool.submit(function, *arguments)
         self._running[future] = worker, stage
         self.rooms.add(worker)
         return future
 
-    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+    def next_done(self, cancelled: Event) -> list[tuple[Ticket, Any]]:
         done = concurrent.futures.wait(
             self._running, return_when=concurrent.futures.FIRST_COMPLETED
         ).done
@@ -128,7 +136,7 @@ class _Threads:
             self.rooms.add(self._running.pop(future)[0], -1)
         return [(future, future.result()) for future in done]
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def everywhere(self, function: Callable[..., Any], *arguments: object) -> None:
         function(*arguments)
 
     def tell(self, topic: str, message: Callable[[], Any]) -> None:
@@ -139,7 +147,7 @@ class _Threads:
 class _Task:
     """A submitted task: its worker, and the function and arguments to submit it again."""
 
-    worker: str | None
+    worker: Worker
     stage: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -168,10 +176,10 @@ class _Cluster:
         self._running: dict[int, _Task] = {}
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self.rooms = Rooms()
-        self._threads: dict[str, int] = {}
+        self._threads: dict[Worker, int] = {}
         self._all_threads = 0
         self._workers: list[str] = []
-        self._places: dict[str, int] = {}
+        self._places: dict[Worker, int] = {}
         self._roll_call = make_roll_call()
         self._restrictions = Restrictions.current()
         self._known: int | None = None
@@ -204,10 +212,10 @@ class _Cluster:
         # one more than a worker can do at a time: it need not wait for the driver between them
         self.rooms.update({worker: count + 1 for worker, count in threads.items()})
 
-    def part(self, worker: Any) -> tuple[int, int]:
+    def part(self, worker: Worker) -> tuple[int, int]:
         return self._places.get(worker, 0), max(len(self._workers), 1)
 
-    def share(self, worker: Any, count: int) -> int:
+    def share(self, worker: Worker, count: int) -> int:
         if worker is None:
             return -(-count // max(self._all_threads, 1))
         return -(-count // self._threads.get(worker, 1))
@@ -215,13 +223,15 @@ class _Cluster:
     def threads(self, tasks: int) -> int:
         return 1
 
-    def idle(self) -> Iterator[Any]:
+    def idle(self) -> Iterator[Worker]:
         if not self._workers:
             # a task that waits for any worker makes a cluster that adapts start one
             return iter([] if self._running else [None])
         return self.rooms.idle()
 
-    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(
+        self, worker: Worker, stage: str, function: Callable[..., Any], *arguments: object
+    ) -> Ticket:
         ticket = next(self._numbers)
         self._running[ticket] = _Task(worker, stage, function, arguments)
         self.rooms.add(worker)
@@ -254,7 +264,7 @@ class _Cluster:
         sending = cast("Any", self._client.scheduler).log_event(topic=topic, msg=message())
         asyncio.run_coroutine_threadsafe(sending, cast("Any", self._client.loop).asyncio_loop)
 
-    async def _deliver(self, ticket: int, number: int, future: Any) -> None:
+    async def _deliver(self, ticket: int, number: int, future: Future[Any]) -> None:
         """Await a copy of a task and put its result or exception into the queue of arrivals."""
         try:
             result, error = await future, None
@@ -262,7 +272,7 @@ class _Cluster:
             result, error = None, failure
         self._arrived.put((ticket, number, result, error))
 
-    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+    def next_done(self, cancelled: Event) -> list[tuple[Ticket, Any]]:
         with cluster_failures():
             while True:
                 if cancelled.is_set():
@@ -279,9 +289,9 @@ class _Cluster:
                 if not self._running:
                     return []
 
-    def _fetch(self) -> list[tuple[Any, Any]]:
+    def _fetch(self) -> list[tuple[Ticket, Any]]:
         """Wait up to `POLL_SECONDS`; return the tickets and results of finished tasks."""
-        results = []
+        results: list[tuple[Ticket, Any]] = []
         with suppress(Empty):
             arrived = self._arrived.get(timeout=POLL_SECONDS)
             while True:
@@ -327,7 +337,7 @@ class _Cluster:
             self.rooms.add(task.worker)
             self._send(ticket)
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def everywhere(self, function: Callable[..., Any], *arguments: object) -> None:
         if self._client.status == "running":
             with suppress(TimeoutError):  # of a worker that does not respond
                 self._client.run(

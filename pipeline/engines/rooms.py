@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+Worker = str | int | None
+"""A worker: its address on a cluster, or the number of a thread; None stands for any worker."""
 
 
 class Rooms:
     """Workers indexed by their number of tasks, so that idle ones are found without a search."""
 
-    def __init__(self, rooms: Mapping[Any, int] | None = None) -> None:
+    def __init__(self, rooms: Mapping[Worker, int] | None = None) -> None:
         self.version = 0
         """A number that changes when workers come or go."""
-        self._rooms: dict[Any, int] = {}
-        self._tasks: dict[Any, int] = {}
-        self._by_tasks: list[dict[Any, None]] = [{}]
+        self._rooms: dict[Worker, int] = {}
+        self._tasks: dict[Worker, int] = {}
+        self._by_tasks: list[dict[Worker, None]] = [{}]
         self.update(rooms or {})
 
-    def __contains__(self, worker: Any) -> bool:
+    def __contains__(self, worker: Worker) -> bool:
         return worker in self._rooms
 
     def __len__(self) -> int:
         return len(self._rooms)
 
-    def update(self, rooms: Mapping[Any, int]) -> None:
+    def update(self, rooms: Mapping[Worker, int]) -> None:
         """Set the workers that exist and how many tasks each can hold."""
         if rooms == self._rooms:
             return
@@ -34,7 +36,7 @@ class Rooms:
         for worker in rooms:
             self._place(worker, self._tasks.setdefault(worker, 0))
 
-    def add(self, worker: Any, tasks: int = 1) -> None:
+    def add(self, worker: Worker, tasks: int = 1) -> None:
         """Change a worker's task count by ``tasks``, which may be negative."""
         before = self._tasks.get(worker, 0)
         self._tasks[worker] = before + tasks
@@ -42,7 +44,7 @@ class Rooms:
             self._by_tasks[min(before, len(self._by_tasks) - 1)].pop(worker, None)
             self._place(worker, before + tasks)
 
-    def left(self, worker: Any) -> int:
+    def left(self, worker: Worker) -> int:
         """Return how many more tasks a worker can take."""
         return max(self._rooms.get(worker, 0) - self._tasks.get(worker, 0), 0)
 
@@ -50,7 +52,7 @@ class Rooms:
         """Return how many workers have no task."""
         return len(self._by_tasks[0])
 
-    def idle(self) -> Iterator[Any]:
+    def idle(self) -> Iterator[Worker]:
         """Yield workers with free slots, once for each slot, those with the fewest tasks first.
 
         Tasks that are added meanwhile are taken into account.
@@ -61,5 +63,5 @@ class Rooms:
                     if self._tasks[worker] <= number < self._rooms[worker]:
                         yield worker
 
-    def _place(self, worker: Any, tasks: int) -> None:
+    def _place(self, worker: Worker, tasks: int) -> None:
         self._by_tasks[min(tasks, len(self._by_tasks) - 1)][worker] = None

@@ -14,6 +14,8 @@ from orograph.kernels.backends import backend_of_workers, missing_gpu
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.engines.executors import Ticket
+
 
 def decide_backend(client: Client, cancelled: Event) -> str:
     """Wait for the first worker of a cluster and return the backend all its workers can use.
@@ -27,7 +29,7 @@ def decide_backend(client: Client, cancelled: Event) -> str:
     """
     from orograph.engines.executors import executor  # of clusters alone
 
-    messages: list[tuple[int, str | None]] = []
+    messages: list[tuple[Ticket, str | None]] = []
     with executor(client, "backend", tokenize("backend", time.time_ns())) as workers:
         workers.submit(next(workers.idle()), "ask", missing_gpu)
         while not messages:

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.distance.hops import PER_HOP
-from orograph.engines.executors import Executor
+from orograph.engines.executors import Executor, Ticket
 from orograph.engines.frontier.protocol import Border
-from orograph.engines.rooms import Rooms
+from orograph.engines.rooms import Rooms, Worker
 from orograph.reachability.tile import (
     BidirectionalTasks,
     BidirectionalVisit,
@@ -202,7 +202,7 @@ class Search:
             ahead = met.ahead
         return np.concatenate(parts)
 
-    def _at_owner(self, tile: Tile, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _at_owner(self, tile: Tile, function: Callable[..., Any], *arguments: object) -> Any:
         """Execute one task on the worker that holds a tile's state, and return its result."""
         ticket = None
         while True:
@@ -229,14 +229,14 @@ class Here:
 
     def __init__(self) -> None:
         self.rooms = Rooms({0: 1})
-        self._done: list[tuple[int, Any]] = []
+        self._done: list[tuple[Ticket, Any]] = []
         self._count = 0
 
-    def part(self, worker: Any) -> tuple[int, int]:
+    def part(self, worker: Worker) -> tuple[int, int]:
         """Return (0, 1): the one worker owns everything."""
         return 0, 1
 
-    def share(self, worker: Any, count: int) -> int:
+    def share(self, worker: Worker, count: int) -> int:
         """Return ``count``: the one worker takes all of the work."""
         return count
 
@@ -244,22 +244,24 @@ class Here:
         """Return 1: only the calling thread works."""
         return 1
 
-    def idle(self) -> Iterator[Any]:
+    def idle(self) -> Iterator[Worker]:
         """Yield the one worker, unless results wait to be fetched."""
         return iter([] if self._done else [0])
 
-    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(
+        self, worker: Worker, stage: str, function: Callable[..., Any], *arguments: object
+    ) -> Ticket:
         """Execute a task and keep its result for `next_done`."""
         self._count += 1
         self._done.append((self._count, function(*arguments)))
         return self._count
 
-    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+    def next_done(self, cancelled: Event) -> list[tuple[Ticket, Any]]:
         """Return the tasks that have finished since the last call, with their results."""
         done, self._done = self._done, []
         return done
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def everywhere(self, function: Callable[..., Any], *arguments: object) -> None:
         """Call a function in this process."""
         function(*arguments)
 

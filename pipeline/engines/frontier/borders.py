@@ -22,6 +22,7 @@ from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 if TYPE_CHECKING:
     from orograph.engines.frontier.protocol import Border
+    from orograph.engines.rooms import Worker
 
 Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""
@@ -38,7 +39,7 @@ class Borders:
         self._tiles = tiles
         self._known: dict[Tile, tuple[Border, list[int]]] = {}
         """Strips of each tile and their names."""
-        self._held: dict[Tile, tuple[Any, list[int]]] = {}
+        self._held: dict[Tile, tuple[Worker, list[int]]] = {}
         self.changed: set[Strip] = set()
         """Strips that have changed since this was last cleared."""
 
@@ -53,7 +54,7 @@ class Borders:
         """Return the strips of the neighbours' border cells that face a tile."""
         return self._around(tile)[0]
 
-    def request(self, tile: Tile, worker: Any) -> tuple[Border, Border, list[int]]:
+    def request(self, tile: Tile, worker: Worker) -> tuple[Border, Border, list[int]]:
         """Return the strips around a tile, and its own, that a worker lacks; and all names."""
         halo, names = self._around(tile)
         own, own_names = self._known.get(tile, NOTHING)

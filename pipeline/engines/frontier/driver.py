@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.engines.executors import Executor, executor
+from orograph.engines.executors import Executor, Ticket, executor
 from orograph.engines.frontier import tile_map
 from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.bucket_width import BucketWidth
@@ -61,6 +61,7 @@ from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
 if TYPE_CHECKING:
     from distributed import Client
 
+    from orograph.engines.rooms import Worker
     from orograph.execution.jobs import Handle
 
 
@@ -154,7 +155,7 @@ class Frontier(FrontierTasks):
 class _Task:
     """A submitted task: its worker, the tiles it may visit and the shards it writes."""
 
-    worker: Any
+    worker: Worker
     tiles: list[Tile]
     """Those that it may visit."""
     shards: list[Tile]
@@ -180,17 +181,17 @@ class _Driver:
         )
         self.sums: dict[str, float] = {}
         self._journal: Journal | None = None
-        self._pending: dict[Any, _Task] = {}
-        self._load: Counter[Any] = Counter()
-        self._writing: Counter[Any] = Counter()
-        self._owners: set[Any] = set()
+        self._pending: dict[Ticket, _Task] = {}
+        self._load: Counter[Worker] = Counter()
+        self._writing: Counter[Worker] = Counter()
+        self._owners: set[Worker] = set()
         """Workers that own tiles."""
         self._rooms_version = 0
         self._shown = -math.inf
         """When the dashboard was last sent the states of tiles."""
         self._visiting = 0
         """Tiles of all tasks under way."""
-        self._laden: dict[Any, None] = {}
+        self._laden: dict[Worker, None] = {}
         """Workers that can take no more tasks, and have more tiles in the window."""
 
     def settle(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
@@ -243,7 +244,7 @@ class _Driver:
         if self.keys.size == 1:
             self.state.window.bucket_width = math.inf
 
-    def _take_result(self, workers: Executor, ticket: Any, found: Any) -> None:
+    def _take_result(self, workers: Executor, ticket: Ticket, found: Any) -> None:
         """Update tiles, borders and shards from the result of a finished task."""
         task = self._pending.pop(ticket)
         self._visiting -= len(task.tiles)
@@ -308,7 +309,7 @@ class _Driver:
         is_known = self.state.window.bucket_width > 0
         return not is_known or bool(self.tiles.ready(bound) or self.tiles.final[None])
 
-    def _give_own(self, workers: Executor, worker: Any, bound: float, handle: Handle) -> bool:
+    def _give_own(self, workers: Executor, worker: Worker, bound: float, handle: Handle) -> bool:
         """Submit tasks on a worker's own tiles; return whether it still has free slots."""
         waiting, final = self.tiles.waiting[worker], self.tiles.final[worker]
         while (is_ready := waiting.least() <= bound) or final:
@@ -323,7 +324,7 @@ class _Driver:
         return True
 
     def _give_task(
-        self, workers: Executor, worker: Any, owner: Any, bound: float, handle: Handle
+        self, workers: Executor, worker: Worker, owner: Worker, bound: float, handle: Handle
     ) -> bool:
         """Submit a task on ``owner``'s tiles in the bucket; return whether there was one."""
         if shards := self._final_shards(workers, worker, owner):
@@ -334,7 +335,9 @@ class _Driver:
             self._start_visits(workers, worker, tiles, bound, waiting, handle)
         return bool(tiles)
 
-    def _give_spare_task(self, workers: Executor, worker: Any, owner: Any, handle: Handle) -> bool:
+    def _give_spare_task(
+        self, workers: Executor, worker: Worker, owner: Worker, handle: Handle
+    ) -> bool:
         """Let an idle worker write final shards or read a tile ahead; return whether it could."""
         if not self._pending or self._load[worker]:
             return False
@@ -356,7 +359,7 @@ class _Driver:
     def _start_visits(
         self,
         workers: Executor,
-        worker: Any,
+        worker: Worker,
         tiles: list[Tile],
         bound: float,
         waiting: int,
@@ -371,14 +374,14 @@ class _Driver:
         self.state.window.tasks += not workers.shared
 
     def _start_writing(
-        self, workers: Executor, worker: Any, shards: list[Tile], handle: Handle
+        self, workers: Executor, worker: Worker, shards: list[Tile], handle: Handle
     ) -> None:
         """Submit a task that writes final shards."""
         ticket = self._write(workers, worker, handle, shards)
         self._writing[worker] += 1
         self._add_task(ticket, workers, _Task(worker, [], shards))
 
-    def _add_task(self, ticket: Any, workers: Executor, task: _Task) -> None:
+    def _add_task(self, ticket: Ticket, workers: Executor, task: _Task) -> None:
         """Record a submitted task; on a cluster its worker becomes the owner of its tiles."""
         self._pending[ticket] = task
         self._visiting += len(task.tiles)
@@ -388,7 +391,7 @@ class _Driver:
             for shard in {self.tiles.shard_of(tile) for tile in task.tiles}:
                 self.tiles.give(shard, task.worker)
 
-    def _hand_over(self, workers: Executor, worker: Any, bound: float, handle: Handle) -> bool:
+    def _hand_over(self, workers: Executor, worker: Worker, bound: float, handle: Handle) -> bool:
         """Give an idle worker an unreached tile from a worker that has too much to do."""
         while self._laden:
             other = next(iter(self._laden))
@@ -405,7 +408,7 @@ class _Driver:
         """Return how many final shards justify a task of their own: more with many workers."""
         return 1 if workers.shared else 1 + len(workers.rooms) // MANY_WORKERS
 
-    def _final_shards(self, workers: Executor, worker: Any, owner: Any) -> list[Tile]:
+    def _final_shards(self, workers: Executor, worker: Worker, owner: Worker) -> list[Tile]:
         """Remove and return the final shards that a worker should write before more visits.
 
         A worker writes where the front need not wait for it, since what is not written is lost
@@ -423,7 +426,7 @@ class _Driver:
             count = max(count, self._fewest_shards(workers))
         return self._pop_final(owner, count)
 
-    def _pop_final(self, owner: Any, count: int) -> list[Tile]:
+    def _pop_final(self, owner: Worker, count: int) -> list[Tile]:
         """Remove and return at most ``count`` final shards of an owner."""
         shards = (self.tiles.final[owner].pop() for _ in range(count))
         return list(dict.fromkeys(shard for shard in shards if shard is not None))
@@ -460,7 +463,7 @@ class _Driver:
         every = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
         left = (shard for shard in every if not self.tiles.written[shard])
         todo = Shares(self.tiles.owner_of, left)
-        under_way: dict[Any, list[Tile]] = {}
+        under_way: dict[Ticket, list[Tile]] = {}
         while todo or under_way:
             for worker in workers.idle() if todo else ():
                 many = (todo.count(worker) - MOST_UNWRITTEN) // 2
@@ -479,7 +482,9 @@ class _Driver:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")
         return self.problem.attributes(self.sums)
 
-    def _write(self, workers: Executor, worker: Any, handle: Handle, shards: list[Tile]) -> Any:
+    def _write(
+        self, workers: Executor, worker: Worker, handle: Handle, shards: list[Tile]
+    ) -> Ticket:
         """Submit a task that writes shards, and return its ticket."""
         nodes = tuple(Node(self.tiles.level, morton_encode(*shard)) for shard in shards)
         tiles = (tile for node in nodes for tile in self.tree.nodes(0, within=node))
@@ -518,7 +523,7 @@ class _Driver:
         return FrontierProgress(done, self.keys.size, float(least.min()), active)
 
     def _choose(
-        self, workers: Executor, worker: Any, owner: Any, bound: float
+        self, workers: Executor, worker: Worker, owner: Worker, bound: float
     ) -> tuple[list[Tile], int]:
         """Return tiles in the bucket for a worker to visit, least key first, and how many remain.
 
@@ -583,14 +588,14 @@ class _Driver:
             )
         return list(found)[len(tiles) : TILES_A_TASK]
 
-    def _take_out(self, tiles: list[Tile], worker: Any = None) -> list[Request]:
+    def _take_out(self, tiles: list[Tile], worker: Worker = None) -> list[Request]:
         """Mark tiles as in flight, and return the requests to visit them."""
         requests = [self._request(tile, float(self.keys[tile]), worker) for tile in tiles]
         for tile in tiles:
             self.tiles.take_out(tile)
         return requests
 
-    def _request(self, tile: Tile, key: float, worker: Any = None) -> Request:
+    def _request(self, tile: Tile, key: float, worker: Worker = None) -> Request:
         """Return the request to visit a tile: its halo, its last sent border and its links.
 
         A worker that is named is sent only the strips that it has not.

@@ -8,7 +8,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orograph.engines.rooms import Worker
 
 Tile = tuple[int, int]
 
@@ -44,23 +47,25 @@ class TileQueue:
 class OwnedQueues:
     """One `TileQueue` for each worker that owns tiles, and one under None for unowned tiles."""
 
-    def __init__(self, owner: Callable[[Tile], Any], holds: Callable[[float, Tile], bool]) -> None:
+    def __init__(
+        self, owner: Callable[[Tile], Worker], holds: Callable[[float, Tile], bool]
+    ) -> None:
         self._owner, self._holds = owner, holds
-        self._queues: dict[Any, TileQueue] = {}
+        self._queues: dict[Worker, TileQueue] = {}
 
-    def push(self, key: float, tile: Tile) -> Any:
+    def push(self, key: float, tile: Tile) -> Worker:
         """Add a tile to its owner's queue, and return the owner."""
         owner = self._owner(tile)
         self[owner].push(key, tile)
         return owner
 
-    def dissolve(self, owner: Any) -> None:
+    def dissolve(self, owner: Worker) -> None:
         """Delete a worker's queue, moving its tiles to the queues of their current owners."""
         if (queue := self._queues.pop(owner, None)) is not None:
             for key, tile in queue._heap:
                 self.push(key, tile)
 
-    def __getitem__(self, owner: Any) -> TileQueue:
+    def __getitem__(self, owner: Worker) -> TileQueue:
         if owner not in self._queues:
             self._queues[owner] = TileQueue(
                 lambda key, tile: self._owner(tile) == owner and self._holds(key, tile)
@@ -71,9 +76,9 @@ class OwnedQueues:
 class Shares:
     """Shards still to be written, handed out once each, to their owners first."""
 
-    def __init__(self, owner: Callable[[Tile], Any], shards: Iterable[Tile]) -> None:
+    def __init__(self, owner: Callable[[Tile], Worker], shards: Iterable[Tile]) -> None:
         self._owner = owner
-        self._shards: dict[Any, list[Tile]] = {}
+        self._shards: dict[Worker, list[Tile]] = {}
         # the next ones last, so that taking them moves no others
         self.add(list(shards)[::-1])
 
@@ -85,11 +90,11 @@ class Shares:
         for shard in shards:
             self._shards.setdefault(self._owner(shard), []).append(shard)
 
-    def count(self, worker: Any) -> int:
+    def count(self, worker: Worker) -> int:
         """Return how many shards are left in the group that `take` would use for a worker."""
         return len(self._shards.get(self._whose(worker), ()))
 
-    def take(self, worker: Any, most: int) -> list[Tile]:
+    def take(self, worker: Worker, most: int) -> list[Tile]:
         """Remove and return up to ``most`` shards: own, else unowned, else another worker's."""
         owner = self._whose(worker)
         left = self._shards.get(owner, [])
@@ -100,7 +105,7 @@ class Shares:
             self._shards.pop(owner, None)
         return taken
 
-    def _whose(self, worker: Any) -> Any:
+    def _whose(self, worker: Worker) -> Worker:
         """Return the owner whose shards a worker should take next."""
         owners = (owner for owner in (worker, None) if owner in self._shards)
         return next(owners, next(iter(self._shards), None))

@@ -14,11 +14,14 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orograph.engines.frontier.queues import OwnedQueues, Tile, TileQueue
+
+if TYPE_CHECKING:
+    from orograph.engines.rooms import Worker
 
 
 class TileKeys:
@@ -49,7 +52,7 @@ class TileKeys:
         self.done = np.zeros_like(self.written)
         """Shards of which it is known that they are written."""
         self._open = TileQueue(lambda key, tile: key in (self.keys[tile], self.flying[tile]))
-        self._owners: dict[Tile, Any] = {}
+        self._owners: dict[Tile, Worker] = {}
         self.waiting = OwnedQueues(self.owner_of_tile, self._waits)
         """Tiles that are not away."""
         self._near = TileQueue(lambda key, tile: tile in self._ready and self._waits(key, tile))
@@ -65,21 +68,21 @@ class TileKeys:
         self.changed: set[Tile] = set()
         """Tiles of which this has changed since it was last cleared."""
         self._bound = -math.inf
-        self.awake: set[Any] = set()
+        self.awake: set[Worker] = set()
         """Owners for whom there may be something to do."""
-        self._asleep: list[tuple[float, int, Any]] = []
-        self._wake_at: dict[Any, float] = {}
+        self._asleep: list[tuple[float, int, Worker]] = []
+        self._wake_at: dict[Worker, float] = {}
         self._numbers = itertools.count()
 
-    def owner_of(self, shard: Tile) -> Any:
+    def owner_of(self, shard: Tile) -> Worker:
         """Return the worker that owns a shard, or None."""
         return self._owners.get(shard)
 
-    def owner_of_tile(self, tile: Tile) -> Any:
+    def owner_of_tile(self, tile: Tile) -> Worker:
         """Return the worker that owns the shard of a tile, or None."""
         return self._owners.get((tile[0] >> self.level, tile[1] >> self.level))
 
-    def give(self, shard: Tile, owner: Any) -> None:
+    def give(self, shard: Tile, owner: Worker) -> None:
         """Set the worker that owns a shard; None makes it unowned."""
         before = self._owners.get(shard)
         if before == owner:
@@ -94,7 +97,7 @@ class TileKeys:
                 self._offer(tile, key)
         self.close(shard)
 
-    def give_up(self, owner: Any) -> None:
+    def give_up(self, owner: Worker) -> None:
         """Make all shards of a lost worker unowned."""
         for shard in [shard for shard, other in self._owners.items() if other == owner]:
             del self._owners[shard]
@@ -176,7 +179,7 @@ class TileKeys:
         """Return a tile to its queue that was removed but not visited."""
         self._offer(tile, float(self.keys[tile]))
 
-    def sleep(self, owner: Any) -> None:
+    def sleep(self, owner: Worker) -> None:
         """Stop checking an owner for work until its least key enters the bucket."""
         self._wake_later(owner, self.waiting[owner].least())
 
@@ -206,7 +209,7 @@ class TileKeys:
         if not self.opened[tile]:
             self.unread.push(key, tile)
 
-    def _wake_later(self, owner: Any, key: float) -> None:
+    def _wake_later(self, owner: Worker, key: float) -> None:
         """Schedule an owner to be woken once the bucket reaches ``key``."""
         if key < self._wake_at.get(owner, math.inf):
             self._wake_at[owner] = key

@@ -18,6 +18,8 @@ Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
+Selection = Array | slice
+"""Elements of an array: their indices, a mask of them, or a slice."""
 Keys = npt.NDArray[np.uint64]
 """Numbers that sort as what they stand for, such as heights."""
 

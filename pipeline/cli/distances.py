@@ -7,7 +7,7 @@ import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,16 @@ from orograph.tiles.arguments import check_file, check_path
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.vector.write import check_vector_target
 
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.cli.parser import Subcommands
+
 RASTER_FILE = "Zarr store to write, or a file: .tif, .nc"
 VECTOR_FILE = "file to write: .gpkg, .geojson, .shp, .fgb, .parquet, .csv"
 
 
-def add_distances(commands: Any) -> None:
+def add_distances(commands: Subcommands) -> None:
     """Add the commands ``least_cost_path`` and ``corridor`` to the parser."""
     path = commands.add_parser(
         "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
@@ -124,7 +129,7 @@ def read_matrix(path: str) -> Any:
         raise og.InputError(f"graph: {path} is no matrix that could be read ({error})") from None
 
 
-def store_raster(raster: Any, out: str, overwrite: bool) -> None:
+def store_raster(raster: xr.DataArray, out: str, overwrite: bool) -> None:
     """Write a raster in the format that the extension of ``out`` names."""
     og.to_file(raster, out, overwrite=overwrite)
     print(f"{out}: {raster.shape[0]} x {raster.shape[1]} cells of {raster.dtype}")

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.distances import RASTER_FILE, VECTOR_FILE, store_raster
@@ -18,12 +18,15 @@ from orograph.road_links.roads import UNITS
 from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.write import check_vector_target
 
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
+
 OPERATIONS = ("cost_distance", "walking_time", "hop_distance", "minimum_spanning_forest",
               "connected_components", "st_connected", "distance_index", "all_pairs")  # fmt: skip
 DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
-def add_files(commands: Any) -> None:
+def add_files(commands: Subcommands) -> None:
     """Add ``to_geotiff``, ``to_file``, ``rasterize``, ``roads``, ``compile``, and lines."""
     export = commands.add_parser(
         "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
@@ -82,7 +85,7 @@ def add_files(commands: Any) -> None:
     ready.set_defaults(command=_compile)
 
 
-def _add_roads(commands: Any) -> None:
+def _add_roads(commands: Subcommands) -> None:
     roads = commands.add_parser(
         "roads", help="convert roads to links between cells, and store them"
     )

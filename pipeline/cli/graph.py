@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.operations import Command
 from orograph.execution.options import GraphOptions
 from orograph.tiles.graph.graph import Graph
 
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
+
 RUN = frozenset(GraphOptions.__annotations__) - {"out", "client"}
 
 
-def add_graph(commands: Any, run: Callable[..., Any]) -> None:
+def add_graph(commands: Subcommands, run: Callable[..., Any]) -> None:
     """Add the command ``graph``; ``run`` is called to run an operation."""
     graph = commands.add_parser("graph", help="graphs other than grids")
     kinds = graph.add_subparsers(required=True, metavar="what")

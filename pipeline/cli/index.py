@@ -6,7 +6,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.operations import Command
@@ -14,8 +14,11 @@ from orograph.cli.points import add_outside, add_points, points_of, read_points
 from orograph.kernels.relax.models import NAMED
 from orograph.results.files import check_raster_target
 
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
 
-def add_index(commands: Any, run: Callable[..., Any]) -> None:
+
+def add_index(commands: Subcommands, run: Callable[..., Any]) -> None:
     """Add the command ``index``; ``run`` is called to build an index."""
     index = commands.add_parser("index", help="a distance index: built once, queried many times")
     kinds = index.add_subparsers(required=True, metavar="what")

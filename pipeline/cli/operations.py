@@ -11,10 +11,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, cleandoc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.points import read_points
+
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
 
 Namespace = argparse.Namespace
 NUMBERS = {"int": int, "float": float}
@@ -92,7 +95,7 @@ class Command:
         choices = self.choices.get(parameter.name)
         add_option(parser, parameter, kind, first_sentence(text), choices)
 
-    def add(self, commands: Any, run: Callable[..., Any]) -> None:
+    def add(self, commands: Subcommands, run: Callable[..., Any]) -> None:
         """Add the command to a parser; ``run`` is called to run the operation."""
         documented = entries_of(self.operation)
         about = cleandoc(self.operation.__doc__ or "").split("\n", 1)[0]

@@ -9,7 +9,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.object_options import is_secret
@@ -71,6 +71,11 @@ EXAMPLES = {
     "graph pairs": "roads.zarr distances.zarr",
 }
 """Arguments of each command, by its first name."""
+
+
+if TYPE_CHECKING:
+    Subcommands = argparse._SubParsersAction["Parser"]
+    """What commands are added to."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -197,7 +202,7 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
             command.epilog = f"example: {parser.prog} {name} {EXAMPLES[name]}"
 
 
-def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
+def add_completion(commands: Subcommands, parser: argparse.ArgumentParser) -> None:
     """Add the command ``completion``, which prints a script for a shell, to the parser."""
     added = commands.add_parser("completion", help="a script that completes command lines")
     added.add_argument("shell", choices=SHELLS, help="the shell that is to complete them")

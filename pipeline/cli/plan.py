@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.distance.arguments import SLOPES
 from orograph.kernels.relax.models import NAMED
 from orograph.operations.operation import public_operations
 from orograph.tiles.graph.store import is_graph
+
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
 
 CELLS = (
     "float32",
@@ -23,7 +26,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def add_plan(commands: Any) -> None:
+def add_plan(commands: Subcommands) -> None:
     """Add the command ``plan`` to the parser."""
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
     plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.execution.run import duration
@@ -13,15 +13,23 @@ from orograph.operations.detached import report_of
 from orograph.operations.workspace import read_report
 from orograph.tiles.storage import open_storage
 
+if TYPE_CHECKING:
+    from orograph.cli.parser import Subcommands
+
 SHOWN = "operation", "out", "status", "begun", "driver", "backend", "phase", "waiting"
 """What a report says of a run, in the order in which it is printed."""
 
 
-def add_runs(commands: Any, client_of: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
+def add_runs(
+    commands: Subcommands, client_of: Callable[[argparse.Namespace, ExitStack], Any]
+) -> None:
     """Add the commands; ``client_of`` returns the client of ``--scheduler``."""
 
     def add(
-        name: str, about: str, command: Callable[[argparse.Namespace, Any], None], **scheduler: Any
+        name: str,
+        about: str,
+        command: Callable[[argparse.Namespace, Any], None],
+        **scheduler: Any,
     ) -> Any:
         def do(options: argparse.Namespace) -> None:
             with ExitStack() as stack:

@@ -46,7 +46,7 @@ from orograph.tiles.arguments import (
     check_outputs,
     refuse_arguments,
 )
-from orograph.tiles.arrays import Array, Integers, empty
+from orograph.tiles.arrays import Array, Integers, Selection, empty
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
@@ -92,7 +92,7 @@ class Parts:
     box: Integers
     """(n, 4): top, left, bottom, right in the grid, the last two not included."""
 
-    def take(self, which: Any) -> Parts:
+    def take(self, which: Selection) -> Parts:
         """Return the parts at some indices."""
         return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
 

@@ -21,7 +21,9 @@ NAMED: dict[str, dict[str, float]] = {
 """Those of ArcGIS, with its defaults."""
 
 
-def horizontal_coefficients_of(factor: Any, given: Mapping[str, Any] | None) -> tuple[float, ...]:
+def horizontal_coefficients_of(
+    factor: object, given: Mapping[str, Any] | None
+) -> tuple[float, ...]:
     """Return the coefficients of a factor of direction, as the model takes them.
 
     Parameters
@@ -76,7 +78,7 @@ def horizontal_coefficients_of(factor: Any, given: Mapping[str, Any] | None) -> 
     return float(kind), float(len(angles)), *map(float, angles), *map(float, factors)
 
 
-def _coefficient(name: str, key: str, value: Any) -> float:
+def _coefficient(name: str, key: str, value: object) -> float:
     """Return a coefficient of a named factor, checked."""
     if key == "cut_angle":
         return float(check_number(name, value, 1e-9, HALF + 1))

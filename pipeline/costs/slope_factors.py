@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from orograph.kernels.relax.models.factors import (
     check_factors,
 )
 from orograph.tiles.arguments import as_plain, check_number, is_number, shown
+from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 
 MOST = 1e12
@@ -55,7 +56,11 @@ NAMED = {
 """Those of ArcGIS with its defaults, and two hiking functions."""
 
 
-def factor_coefficients(factor: Any, given: Mapping[str, Any] | None) -> tuple[float, ...]:
+FactorLike = str | os.PathLike[str] | Mapping[float, float] | Sequence[Sequence[float]] | Array
+"""A factor: its name, or a table of angles and factors as a mapping, as pairs or in a file."""
+
+
+def factor_coefficients(factor: object, given: Mapping[str, Any] | None) -> tuple[float, ...]:
     """Return the coefficients of a factor of slope, as the models of terrain take them.
 
     Parameters
@@ -115,7 +120,7 @@ def _named(name: str, given: dict[Any, Any]) -> tuple[float, ...]:
     return found
 
 
-def _coefficient(key: str, value: Any) -> float:
+def _coefficient(key: str, value: object) -> float:
     """Return a coefficient of a named factor, checked."""
     name = f"vertical_coefficients: {key}"
     if key.endswith("cut"):
@@ -137,7 +142,7 @@ def check_table(name: str, coefficients: tuple[float, ...]) -> None:
 
 
 def table_of(
-    argument: str, factor: Any, names: Iterable[str], least: float, most: float, words: str
+    argument: str, factor: object, names: Iterable[str], least: float, most: float, words: str
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return a table of angles and factors, shape (rows, 2), checked but for its order.
 

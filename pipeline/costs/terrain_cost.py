@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from orograph.costs.horizontal_factors import horizontal_coefficients_of
-from orograph.costs.slope_factors import factor_coefficients
+from orograph.costs.slope_factors import FactorLike, factor_coefficients
 from orograph.tiles import html
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 
 HORIZONTAL = "horizontal_raster"
 
@@ -78,12 +78,12 @@ class TerrainCost:
     def __init__(
         self,
         *,
-        surface: Any = None,
-        elevation: Any = None,
-        vertical_factor: Any = None,
+        surface: RasterLike | None = None,
+        elevation: RasterLike | None = None,
+        vertical_factor: FactorLike | None = None,
         vertical_coefficients: Mapping[str, float] | None = None,
-        horizontal_raster: Any = None,
-        horizontal_factor: Any = None,
+        horizontal_raster: RasterLike | None = None,
+        horizontal_factor: FactorLike | None = None,
         horizontal_coefficients: Mapping[str, float] | None = None,
     ) -> None:
         level = surface is None and elevation is None

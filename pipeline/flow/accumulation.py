@@ -15,7 +15,7 @@ from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
-from orograph.tiles.arrays import Array, Integers
+from orograph.tiles.arrays import Array, Integers, Selection
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -37,7 +37,7 @@ class Amounts:
     low: Integers
     """Empty if all amounts are whole."""
 
-    def take(self, which: Any) -> Amounts:
+    def take(self, which: Selection) -> Amounts:
         """Return the amounts at some indices."""
         return Amounts(self.high[which], self.low[which] if self.low.size else self.low)
 

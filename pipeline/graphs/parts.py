@@ -6,11 +6,11 @@ So the tree over the parts is binary, and a node stands for a range of stored ve
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from orograph.tiles.arrays import Array, Integers
+from orograph.tiles.arrays import Array, Integers, Selection
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
@@ -61,7 +61,7 @@ class Arcs:
     weight: Array
     edge: Integers
 
-    def take(self, which: Any) -> Arcs:
+    def take(self, which: Selection) -> Arcs:
         """Return the arcs at some indices."""
         return Arcs(self.tail[which], self.head[which], self.weight[which], self.edge[which])
 

@@ -117,7 +117,7 @@ def corridor(
     return raster
 
 
-def _results_of(a: Any, b: Any) -> list[xr.Dataset]:
+def _results_of(a: object, b: object) -> list[xr.Dataset]:
     """Return the results given as two arguments or as a list."""
     import xarray as xr
 
@@ -133,7 +133,7 @@ def _results_of(a: Any, b: Any) -> list[xr.Dataset]:
     return [given for _, given in named]
 
 
-def _pairs_of(pairs: Any, count: int) -> list[tuple[int, int]]:
+def _pairs_of(pairs: object, count: int) -> list[tuple[int, int]]:
     """Return which of several results are connected; by default each with each."""
     if pairs is None:
         return list(combinations(range(count), 2))

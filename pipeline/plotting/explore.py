@@ -19,11 +19,13 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
 if TYPE_CHECKING:
     from folium import FeatureGroup, Map
+
+    from orograph.tiles.raster.points import PointsLike
 
 MERCATOR, DEGREES = "EPSG:3857", "EPSG:4326"
 HALF = 20037508.342789244  # metres from the equator to the edges of a map in Web Mercator
@@ -31,11 +33,11 @@ STEPS = 32  # colours of a colour bar
 
 
 def explore(
-    result: Any,
+    result: RasterLike | VectorLike,
     *,
     variable: str | None = None,
-    sources: Any = None,
-    basemap: Any = None,
+    sources: PointsLike | None = None,
+    basemap: RasterLike | None = None,
     m: Map | None = None,
     tiles: str | None = "OpenStreetMap",
     opacity: float = 0.7,
@@ -186,7 +188,7 @@ def _add_image(
     return corners
 
 
-def _shapes(layer: VectorLayer, name: str, colour: str, fills: Any = None) -> FeatureGroup:
+def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = None) -> FeatureGroup:
     """Return the shapes of a layer in degrees, with their columns."""
     import folium
     from matplotlib.colors import to_hex

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.crs import CRSLike, parse_crs
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -29,7 +29,7 @@ def same_view(axes: Axes) -> Iterator[None]:
         axes.set(xlim=view[0], ylim=view[1])
 
 
-def name_axes(axes: Axes, crs: Any) -> None:
+def name_axes(axes: Axes, crs: CRSLike | None) -> None:
     """Set axis labels with units, unless the axes have labels; write coordinates in full."""
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
@@ -49,7 +49,7 @@ def name_axes(axes: Axes, crs: Any) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
-def set_aspect(axes: Axes, crs: Any) -> None:
+def set_aspect(axes: Axes, crs: CRSLike | None) -> None:
     """Draw a metre to the east as long as one to the north, in the middle of the map."""
     low, high = axes.get_ylim()
     aspect = 1.0
@@ -58,7 +58,7 @@ def set_aspect(axes: Axes, crs: Any) -> None:
     axes.set_aspect(aspect)
 
 
-def draw_scale_bar(axes: Axes, crs: Any) -> Artist:
+def draw_scale_bar(axes: Axes, crs: CRSLike | None) -> Artist:
     """Draw a bar of 1, 2 or 5 times a power of ten, about a quarter of the width.
 
     It has the length on the ground in the middle of the map, and stands in the corner in which it
@@ -88,7 +88,7 @@ def draw_scale_bar(axes: Axes, crs: Any) -> Artist:
     return axes.add_artist(bar)
 
 
-def _metres(crs: Any, x: float, y: float, width: float) -> float:
+def _metres(crs: CRSLike, x: float, y: float, width: float) -> float:
     """Return the metres on the ground of a unit of a CRS to the east of a point.
 
     In Web Mercator, for instance, the unit of the axes is not a metre away from the equator.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,11 +18,11 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.grid.crs import reproject
+from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.points import as_points, cells_of
-from orograph.tiles.raster.raster import Raster, open_raster
-from orograph.tiles.vector.layer import VectorLayer, read_layer
+from orograph.tiles.raster.points import PointsLike, as_points, cells_of
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,7 @@ _STATED_UNITS = {model.units for model in MODELS.values()} - {""}
 class _Shown(NamedTuple):
     """CRS and scale bar of axes on which `plot` has drawn."""
 
-    crs: Any
+    crs: CRSLike | None
     bar: Artist
 
 
@@ -48,11 +48,11 @@ _SHOWN: WeakKeyDictionary[Axes, _Shown] = WeakKeyDictionary()
 
 
 def plot(
-    result: Any,
+    result: RasterLike | VectorLike,
     *,
     variable: str | None = None,
-    sources: Any = None,
-    basemap: Any = None,
+    sources: PointsLike | None = None,
+    basemap: RasterLike | None = None,
     ax: Axes | None = None,
     most: int = 2000,
 ) -> Axes:
@@ -172,25 +172,29 @@ class Result(NamedTuple):
     table: xr.Dataset | None
     layer: VectorLayer | None
     raster: Raster | None
-    crs: Any
+    crs: CRSLike | None
     sources: VectorLayer | Array | None
     """To be marked: a layer, or points in the CRS of the result."""
 
 
-def read_result(result: Any, variable: str | None, sources: Any) -> Result:
+def read_result(
+    result: RasterLike | VectorLike, variable: str | None, sources: PointsLike | None
+) -> Result:
     """Read a result and its sources from the arguments of `plot`."""
     if isinstance(result, LeastCostPath):
         result = LeastCostPaths([result])
     table = read_table(result)
     layer = None if table is not None else read_layer(result, "result")
     raster = None
-    marked: Any = None
+    marked: VectorLayer | Array | None = None
     if table is not None:
         crs = table.attrs.get("crs_wkt")
     elif layer is not None:
         crs = layer.crs
     else:
-        raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
+        raster = open_raster(
+            cast("RasterLike", result), variable=_variable_of(result, variable), argument="result"
+        )
         crs = raster.georeference.map_crs
     if sources is not None:
         marked = _read_sources(sources, raster, crs)
@@ -199,19 +203,23 @@ def read_result(result: Any, variable: str | None, sources: Any) -> Result:
     return Result(table, layer, raster, crs, marked)
 
 
-def _read_sources(sources: Any, raster: Raster | None, crs: Any) -> VectorLayer | Array:
+def _read_sources(
+    sources: PointsLike, raster: Raster | None, crs: CRSLike | None
+) -> VectorLayer | Array:
     """Return sources as a layer, or as points in the CRS of the result."""
     layer = read_layer(sources, "sources")
     if layer is not None:
         return layer
     if raster is None:
-        return as_points(sources, "sources", Georeference(crs_wkt=crs))
+        return as_points(sources, "sources", Georeference())
     points = as_points(sources, "sources", raster.georeference)
     cells_of(points, raster.georeference, raster.shape, "sources")  # raises if one is outside
     return points
 
 
-def _mark_sources(axes: Axes, marked: Any, crs: Any, target: Any) -> None:
+def _mark_sources(
+    axes: Axes, marked: VectorLayer | Array, crs: CRSLike | None, target: CRSLike | None
+) -> None:
     """Mark the sources of a result: a layer, or points in its CRS."""
     if isinstance(marked, VectorLayer):
         if marked.has_extent():
@@ -223,7 +231,7 @@ def _mark_sources(axes: Axes, marked: Any, crs: Any, target: Any) -> None:
     draw_points(axes, points, "*", SOURCES, "source", size=13)
 
 
-def move_points(points: Array, crs: Any, target: Any) -> Array:
+def move_points(points: Array, crs: CRSLike | None, target: CRSLike | None) -> Array:
     """Reproject points to the CRS of the axes; NaN points stay NaN."""
     moved = points.astype(float)
     known = np.isfinite(moved).all(axis=1)
@@ -243,7 +251,7 @@ def units_of(result: Any, raster: Raster) -> str | None:
     return None if computed and raster.name == "cost" and units in _STATED_UNITS else units
 
 
-def _variable_of(result: Any, variable: str | None) -> str | None:
+def _variable_of(result: object, variable: str | None) -> str | None:
     if variable is not None or not hasattr(result, "data_vars"):
         return variable
     rasters = [str(name) for name, array in result.data_vars.items() if array.ndim == 2]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
 
+    from orograph.tiles.grid.crs import CRSLike
+
 _NUMBERED = {"labels", "allocation", "depression", "watershed", "link"}
 _WITH_BACKGROUND = {"labels", "depression", "link"}
 _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "north",
@@ -81,7 +83,9 @@ def is_drawn_as_lines(raster: Raster) -> bool:
     return raster.name == "edges" and raster.shape[0] * raster.shape[1] <= MOST_LINES
 
 
-def draw_raster(axes: Axes, raster: Raster, crs: Any, most: int, units: str | None) -> None:
+def draw_raster(
+    axes: Axes, raster: Raster, crs: CRSLike | None, most: int, units: str | None
+) -> None:
     """Draw a raster on axes whose map has the given CRS."""
     axes.set_title(str(raster.attrs.get("long_name") or raster.name or ""), wrap=True)
     if is_drawn_as_lines(raster):
@@ -101,7 +105,9 @@ def draw_raster(axes: Axes, raster: Raster, crs: Any, most: int, units: str | No
         _write_numbers(axes, drawing.numbers)
 
 
-def colour_raster(raster: Raster, crs: Any, most: int, units: str | None, **how: Any) -> Drawing:
+def colour_raster(
+    raster: Raster, crs: CRSLike | None, most: int, units: str | None, **how: Any
+) -> Drawing:
     """Return the colours of a raster on a map with the given CRS; ``how`` is for `read_picture`."""
     name = raster.name or ""
     picture = read_picture(raster, crs, most, **how)
@@ -144,7 +150,7 @@ def _values(name: str, picture: Picture, units: str | None) -> Drawing:
         known = known & (cells > 0)
     drawn = np.ma.masked_array(cells, ~known)
     low, high = (float(drawn.min()), float(drawn.max())) if known.any() else (0.0, 1.0)
-    norm: Any = Normalize(low, high)
+    norm: Normalize = Normalize(low, high)
     if known.any() and scale.spread == "log":
         norm = LogNorm(low, high)
     elif known.any() and scale.spread == "root":

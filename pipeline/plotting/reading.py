@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.arrays import Array
+from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.crs import parse_crs, same_crs
+from orograph.tiles.grid.crs import CRSLike, parse_crs, same_crs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
+
+if TYPE_CHECKING:
+    from pyproj import Transformer
 
 READ_SIDE = 1024
 LEAST_SIDE = 512  # pixels of a raster that is resampled
@@ -48,7 +51,7 @@ def every(raster: Raster, step: int) -> Array:
 
 def read_picture(
     raster: Raster,
-    crs: Any,
+    crs: CRSLike | None,
     most: int,
     argument: str = "result",
     within: tuple[float, float] = (-np.inf, np.inf),
@@ -116,7 +119,9 @@ def _first(length: int, step: int) -> int:
     return min(step // 2, (length - 1) // 2)
 
 
-def _transformer(given: Any, target: Any, argument: str) -> Any:
+def _transformer(
+    given: CRSLike | None, target: CRSLike | None, argument: str
+) -> Transformer | None:
     """Return the transformer between two CRSs of maps, or None if they are the same."""
     if given is None and target is None:
         return None
@@ -135,9 +140,9 @@ def _transformer(given: Any, target: Any, argument: str) -> Any:
 
 def _pixels(
     extent: Extent,
-    sides: Any,
+    sides: tuple[Reals, Reals],
     shape: tuple[int, int],
-    transformer: Any,
+    transformer: Transformer | None,
     most: int,
     argument: str,
     within: tuple[float, float],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.plotting.reading import Picture, read_picture
-from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.raster.raster import Raster
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ STEEP = 0.6  # the slope to which the 90th percentile of a terrain's slopes is r
 DARK, LIGHT = 0.75, 0.45  # how far shadows are blackened and lit slopes whitened
 
 
-def draw_relief(axes: Axes, elevation: Raster, crs: Any, most: int) -> None:
+def draw_relief(axes: Axes, elevation: Raster, crs: CRSLike | None, most: int) -> None:
     """Darken shadows and lighten lit slopes in a picture, so that flat ground keeps its colours."""
     terrain = read_picture(elevation, crs, most, "basemap")
     axes.imshow(shadows(terrain, crs), extent=terrain.extent, zorder=0.8, interpolation="bilinear")
 
 
-def shadows(terrain: Picture, crs: Any) -> npt.NDArray[np.float64]:
+def shadows(terrain: Picture, crs: CRSLike | None) -> npt.NDArray[np.float64]:
     """Return black where a terrain lies in the shade and white where it is lit, shape (h, w, 4)."""
     heights = np.where(terrain.known, terrain.cells, np.nan).astype(float)
     left, right, bottom, top = terrain.extent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +11,16 @@ from scipy.ndimage import label
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.points import coordinates_of
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+
+if TYPE_CHECKING:
+    from orograph.tiles.vector.layer import VectorLike
 
 MOST_CELLS = 2**24
 MOST_SOURCES = 256
 
 
-def find_sources(result: Any, raster: Raster) -> npt.NDArray[np.float64] | None:
+def find_sources(result: RasterLike | VectorLike, raster: Raster) -> npt.NDArray[np.float64] | None:
     """Return the coordinates of a result's source cells, or None if it does not tell them.
 
     A direction back or a number of hops is 0 at sources alone. So is a cost, except beside them
@@ -38,7 +41,9 @@ def find_sources(result: Any, raster: Raster) -> npt.NDArray[np.float64] | None:
     if raster.name in {"cost", "allocation"} and "back_direction" in getattr(
         result, "data_vars", ()
     ):
-        known = open_raster(result, variable="back_direction", argument="result")
+        known = open_raster(
+            cast("RasterLike", result), variable="back_direction", argument="result"
+        )
     elif raster.name == "allocation":
         return None
     cells = known.read(Window(0, 0, *known.shape))

@@ -54,7 +54,7 @@ _TABLES: dict[str, tuple[str, tuple[Marks, ...]]] = {
 }
 
 
-def read_table(result: Any) -> xr.Dataset | None:
+def read_table(result: object) -> xr.Dataset | None:
     """Return a table of peaks, passes or depressions, also from a store; else None."""
     import xarray as xr
 

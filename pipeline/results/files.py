@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 import xarray as xr
@@ -18,16 +18,19 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
 from orograph.tiles.files import new_file
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target
-from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.layer import VectorLayer, VectorLike
 from orograph.tiles.vector.write import check_vector_target, write_layer
+
+if TYPE_CHECKING:
+    from orograph.tiles.graph.tables import Table
 
 
 def to_file(
-    result: Any,
+    result: RasterLike | VectorLike | Table,
     path: str | os.PathLike[str],
     *,
     variable: str | None = None,
@@ -81,7 +84,7 @@ def to_file(
         return target
     check_raster_target(text, overwrite, "path")
     if suffix in NETCDF and not isinstance(result, pd.DataFrame | VectorLayer | list):
-        dataset, target = _as_dataset(result, variable), file_path("path", text)
+        dataset, target = _as_dataset(cast("RasterLike", result), variable), file_path("path", text)
         with new_file(target) as temporary:
             write_netcdf(dataset, temporary)
         return target
@@ -90,7 +93,7 @@ def to_file(
             f"path: {text} is for rasters, but the result is a table or a layer; name it .gpkg, "
             ".geojson, .fgb, .parquet or .csv"
         )
-    raster = open_raster(result, variable=variable, argument="result")
+    raster = open_raster(cast("RasterLike", result), variable=variable, argument="result")
     if suffix in GEOTIFF:
         return to_geotiff(raster, text, overwrite=overwrite)
     ingest(raster, text, overwrite=overwrite)
@@ -111,7 +114,7 @@ def check_raster_target(out: str, overwrite: bool, argument: str = "out") -> Non
     check_target(target, overwrite)
 
 
-def _as_dataset(result: Any, variable: str | None) -> xr.Dataset:
+def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:
     """Return a result as a dataset, of the named variable or of all variables."""
     if isinstance(result, str | os.PathLike) and os.path.isdir(result):
         result = open_dataset(open_storage(result, "result"))

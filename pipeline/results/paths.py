@@ -58,8 +58,8 @@ class LeastCostPath:
     cost: float
     crs: str | None = field(default_factory=lambda: None)
     line: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
-    point: Any = field(default_factory=lambda: None)
-    source: Any = field(default_factory=lambda: None)
+    point: str | int | None = field(default_factory=lambda: None)
+    source: str | int | None = field(default_factory=lambda: None)
 
     def __post_init__(self) -> None:
         if not len(self.line):

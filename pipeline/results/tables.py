@@ -13,13 +13,15 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
-from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.layer import VectorLayer, VectorLike
 from orograph.tiles.vector.write import import_shapely
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from geopandas import GeoDataFrame
+
+    from orograph.tiles.graph.tables import Table
 
 
 # by a column that only this table has: its dimensions, and the prefix of the columns with the
@@ -31,7 +33,9 @@ _TABLES = {
 }
 
 
-def to_geodataframe(result: Any) -> GeoDataFrame:
+def to_geodataframe(
+    result: xr.Dataset | VectorLike | Table,
+) -> GeoDataFrame:
     """Return a table of peaks, depressions, passes or components as a GeoDataFrame.
 
     Parameters
@@ -77,7 +81,7 @@ def to_geodataframe(result: Any) -> GeoDataFrame:
     return layer.to_geodataframe()
 
 
-def table_layer(result: Any) -> VectorLayer | None:
+def table_layer(result: object) -> VectorLayer | None:
     """Return a table as a layer of points or lines; None if the argument is not a table."""
     import pandas as pd
     import xarray as xr
@@ -90,7 +94,9 @@ def table_layer(result: Any) -> VectorLayer | None:
         return _of_components(result)
     if isinstance(result, str | os.PathLike) and os.path.isdir(result):
         result = open_dataset(open_storage(result, "result"))
-    columns = table_columns(result) if isinstance(result, xr.Dataset) else None
+    if not isinstance(result, xr.Dataset):
+        return None
+    columns = table_columns(result)
     if columns is None:
         return None
     name = next(name for name in _TABLES if name in result)

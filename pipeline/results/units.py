@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import overload
 
 import numpy as np
 import xarray as xr
@@ -20,7 +20,17 @@ NAMES = {"metre": "m", "meter": "m", "metres": "m", "meters": "m", "second": "s"
 UNITS = (*TIMES, *LENGTHS)
 
 
-def convert_units(result: Any, unit: str) -> Any:
+@overload
+def convert_units(result: xr.DataArray, unit: str) -> xr.DataArray: ...
+
+
+@overload
+def convert_units(result: xr.Dataset | str | os.PathLike[str], unit: str) -> xr.Dataset: ...
+
+
+def convert_units(
+    result: xr.Dataset | xr.DataArray | str | os.PathLike[str], unit: str
+) -> xr.Dataset | xr.DataArray:
     """Convert a result to another unit of time or length, and update its attributes.
 
     Parameters
@@ -84,7 +94,7 @@ def convert_units(result: Any, unit: str) -> Any:
     return found
 
 
-def unit_scale(units: Any, wanted: str, argument: str) -> float:
+def unit_scale(units: object, wanted: str, argument: str) -> float:
     """Return the factor from one unit to another of the same quantity.
 
     Raises

@@ -51,7 +51,7 @@ def add_tags(layer: VectorLayer) -> VectorLayer:
     return VectorLayer(layer.geometry, {**columns, **found}, layer.crs, layer.bare)
 
 
-def speeds_of(layer: VectorLayer, speed: Any) -> npt.NDArray[np.float64]:
+def speeds_of(layer: VectorLayer, speed: object) -> npt.NDArray[np.float64]:
     """Return the speed on each line in km/h; infinite on lines that are left out.
 
     Raises
@@ -121,7 +121,7 @@ def _checked(values: Array, what: str) -> npt.NDArray[np.float64]:
     return found
 
 
-def directions_of(layer: VectorLayer, oneway: Any) -> npt.NDArray[np.int8]:
+def directions_of(layer: VectorLayer, oneway: object) -> npt.NDArray[np.int8]:
     """Return for each line whether it is open forward, backward or both ways.
 
     Raises
@@ -162,7 +162,7 @@ def _implied(layer: VectorLayer) -> npt.NDArray[np.int8]:
     return found
 
 
-def access_of(layer: VectorLayer, access: Any) -> Array:
+def access_of(layer: VectorLayer, access: object) -> Array:
     """Return for each line where one gets on and off: one of `ACCESS`.
 
     Raises

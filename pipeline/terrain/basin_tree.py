@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
-from orograph.tiles.arrays import Array, Integers, Keys
+from orograph.tiles.arrays import Array, Integers, Keys, Selection
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place, Sides
@@ -46,7 +46,7 @@ class Cells:
     cell: Integers
     """Row-major index in the grid."""
 
-    def take(self, which: Any) -> Cells:
+    def take(self, which: Selection) -> Cells:
         """Return the cells at some indices."""
         return Cells(self.key[which], self.cell[which])
 

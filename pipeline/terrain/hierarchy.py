@@ -12,7 +12,7 @@ from orograph.kernels.terrain import depressions, exact_sums
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.exact_sums import Areas, Sums
 from orograph.terrain.fates import Fates
-from orograph.tiles.arrays import Array, Integers, Keys
+from orograph.tiles.arrays import Array, Integers, Keys, Selection
 
 HEIGHT_BITS = {exact_sums.INTEGERS: 64, exact_sums.DOUBLES: 53, exact_sums.SINGLES: 24}
 AREA_BITS = 53
@@ -26,7 +26,7 @@ class Held(NamedTuple):
     """Of no words where each cell counts as one."""
     sums: Sums
 
-    def take(self, which: Any) -> Held:
+    def take(self, which: Selection) -> Held:
         """Return the totals of some depressions."""
         areas, sums = (Sums(s.low, s.words[which]) for s in (self.areas, self.sums))
         return Held(self.cells[which], areas, sums)

@@ -32,7 +32,7 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
-from orograph.tiles.arrays import Array, Keys
+from orograph.tiles.arrays import Array, Keys, Selection
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -48,7 +48,7 @@ class Levels:
     pits: Cells
     """Lowest cell under the same water."""
 
-    def take(self, which: Any) -> Levels:
+    def take(self, which: Selection) -> Levels:
         """Return the levels of some basins."""
         return Levels(self.level[which], self.reached[which], self.pits.take(which))
 

@@ -72,7 +72,7 @@ def same_crs(one: CRS, other: CRS) -> bool:
 def reproject(
     points: Coordinates,
     given: CRSLike | None,
-    raster_wkt: str | None,
+    raster_crs: CRSLike | None,
     name: str,
     numbers: npt.NDArray[Any] | None = None,
 ) -> Coordinates:
@@ -84,7 +84,7 @@ def reproject(
         Shape (n, 2), x and y.
     given
         CRS of the layer, None if it has none.
-    raster_wkt
+    raster_crs
         CRS of the raster, None if it has none.
     name
         Argument that holds the points, for the message.
@@ -97,20 +97,20 @@ def reproject(
         If only one of the two has a CRS, or a point cannot be transformed to that of the raster.
     """
     if given is None:
-        if raster_wkt is None:
+        if raster_crs is None:
             return points
         raise InputError(
-            f"{name}: they have no CRS, but the raster's is {parse_crs(raster_wkt, 'raster').name};"
+            f"{name}: they have no CRS, but the raster's is {parse_crs(raster_crs, 'raster').name};"
             " set theirs (.set_crs(...), a .prj file), or pass bare coordinates (x, y) in the "
             "raster's"
         )
     source = parse_crs(given, name)
-    if raster_wkt is None:
+    if raster_crs is None:
         raise InputError(
             f"{name}: their CRS is {source.name}, but the raster has none; set it with "
             "rio.write_crs(...), or pass bare coordinates (x, y) in the raster's"
         )
-    target = parse_crs(raster_wkt, "raster")
+    target = parse_crs(raster_crs, "raster")
     if same_crs(source, target):
         return points
     from pyproj import Transformer

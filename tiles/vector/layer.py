@@ -178,7 +178,7 @@ class VectorLayer:
         """Reproject the layer to the CRS of a grid."""
         return self.in_crs(place.map_crs, name)
 
-    def in_crs(self, crs: str | None, name: str) -> VectorLayer:
+    def in_crs(self, crs: CRSLike | None, name: str) -> VectorLayer:
         """Reproject the layer to a CRS."""
         if self.bare:
             return self

@@ -330,20 +330,20 @@ class Components:
             messages.append(Message(base, labels[members], mine))
         return messages
 
-    def finish(self, place: Place, saved: Any, message: Message) -> dict[str, Array]:
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
         """Return the final labels of a tile."""
         blocks = {v.name: empty(place.window.shape, v.dtype) for v in self.outputs}
         self.finish_into(place, saved, message, blocks)
         return blocks
 
     def finish_into(
-        self, place: Place, saved: Any, message: Message, blocks: Mapping[str, Array]
+        self, place: Place, saved: LeafState, message: Message, blocks: Mapping[str, Array]
     ) -> None:
         """Write the final labels of a tile."""
         for labels in blocks.values():
             saved.labels.write(numbers(saved, message), labels)
 
-    def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
         """Return labels, sizes and boxes of the components that lie within a tile."""
         rows = numbers(saved, message)[1:], saved.size, saved.box
         label, size, box = rows if saved.kept.all() else [column[saved.kept] for column in rows]

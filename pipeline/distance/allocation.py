@@ -245,7 +245,7 @@ class AllocationProblem(FrontierDefaults):
         """Return labels and hops; distances are read again."""
         return state.pairs, state.code.labels, state.changed
 
-    def unpack(self, state: State, packed: Any) -> None:
+    def unpack(self, state: State, packed: tuple[Array, Array, Array]) -> None:
         """Restore labels and hops."""
         state.pairs[:], state.code.labels, changed = packed
         state.changed |= changed

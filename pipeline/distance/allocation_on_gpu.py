@@ -99,7 +99,7 @@ class AllocationOnGpu(AllocationProblem):
         """Return the pairs and the pending blocks; distances are read again."""
         return state.tile.pack()
 
-    def unpack(self, state: Any, packed: Any) -> None:
+    def unpack(self, state: Any, packed: tuple[Any, ...]) -> None:
         """Restore the pairs and the pending blocks."""
         state.tile.unpack(*packed)
 

@@ -371,7 +371,7 @@ class Distance(FrontierDefaults):
         """Return distances and pending keys to save; costs are read again."""
         return state.tile.pack()
 
-    def unpack(self, state: State, packed: Any) -> None:
+    def unpack(self, state: State, packed: tuple[Any, ...]) -> None:
         """Restore distances and pending keys."""
         state.tile.unpack(*packed)
 

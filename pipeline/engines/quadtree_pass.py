@@ -69,7 +69,7 @@ MOST_CELLS = 2**26
 class QuadtreePass:
     """Engine that runs a problem's upward and downward sweep; all that a task needs."""
 
-    problem: Problem
+    problem: Problem[Any, Any, Any, Any]
     rasters: tuple[Raster, ...]
     context: RunContext
     maker: TableMaker | None = field(init=False, compare=False, repr=False)
@@ -120,7 +120,7 @@ class QuadtreePass:
         return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
 
     @cached_property
-    def tabulated(self) -> Tabulated | None:
+    def tabulated(self) -> Tabulated[Any, Any, Any] | None:
         """The problem if it produces a table, else None."""
         tabulated = isinstance(self.problem, Tabulated) and (self.problem.columns or self.maker)
         return self.problem if tabulated else None  # type: ignore[return-value]
@@ -180,7 +180,7 @@ class QuadtreePass:
         """Return the summary of a shard, or of a subtree of shards processed one by one."""
         return self._summarise(node, {})
 
-    def task_merge(self, node: Node, level: int, *summaries: Any) -> Any:
+    def task_merge(self, node: Node, level: int, *summaries: object) -> Any:
         """Merge the summaries of a node's descendants at ``level`` into the node's summary."""
         nodes = self.tree.nodes(level, node)
         return self._summarise(node, dict(zip(nodes, summaries, strict=True)))
@@ -212,11 +212,11 @@ class QuadtreePass:
         below = [] if node.level == self.context.shard_level else self.tree.children(node)
         return self._summarise(node, {child: self.task_recall(child) for child in below})
 
-    def task_root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
+    def task_root(self, summary: object) -> tuple[Any, dict[str, Any]]:
         """Turn the root's summary into the root's message and the result attributes."""
         return self.problem.root(summary)
 
-    def task_split(self, node: Node, message: Any, level: int) -> Sequence[Any]:
+    def task_split(self, node: Node, message: object, level: int) -> Sequence[Any]:
         """Turn the message to a node into messages to its descendants at ``level``."""
         if node.level == level:
             return [message]
@@ -233,7 +233,7 @@ class QuadtreePass:
             for its_message in self.task_split(child, message, level)
         ]
 
-    def task_write(self, node: Node, message: Any) -> None:
+    def task_write(self, node: Node, message: object) -> None:
         """Finish the tiles of a shard and write it; for a larger node, shard after shard."""
         if node.level > self.context.shard_level:
             messages = self.task_split(node, message, node.level - 1)
@@ -308,7 +308,7 @@ class QuadtreePass:
         self,
         node: Node,
         saved: Any,
-        message: Any,
+        message: object,
         tables: list[Table],
         writers: Mapping[str, ShardWriter],
     ) -> Iterator[tuple[Place, dict[str, Array]]]:
@@ -433,7 +433,7 @@ class _Column:
         return self.run.pieces(self.name)
 
 
-def _task(handle: Handle, key: Key, stage: str, *arguments: Any) -> Task:
+def _task(handle: Handle, key: Key, stage: str, *arguments: object) -> Task:
     # Dask gives a task to a worker that holds what it needs, and all messages come from one worker.
     # Tasks that are marked wait at the scheduler, by priority, for whichever worker is free.
     anywhere = stage in ("split", "write")

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import Any
 
 from dask._task_spec import Task, TaskRef
 
@@ -162,7 +161,7 @@ class SweepGraphs:
         self._tasks, self._writes = {}, []
         return graph
 
-    def _add(self, stage: str, node: Node, *arguments: Any, recall: bool = False) -> Key:
+    def _add(self, stage: str, node: Node, *arguments: object, recall: bool = False) -> Key:
         key = self._layers.key(stage, node)
         method = "recall" if recall else stage
         self._tasks[key] = self._make_task(key, method, node, *arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from orograph.execution.run import Progress, ResultTable
 from orograph.tiles.arrays import Array
@@ -18,9 +18,22 @@ if TYPE_CHECKING:
 
 Table = dict[str, Array]
 
+Summary = TypeVar("Summary")
+Leaf = TypeVar("Leaf")
+"""Saved state of a tile."""
+Branch = TypeVar("Branch")
+"""Saved state of a node above the tiles."""
+Message = TypeVar("Message")
+Leaf_contra = TypeVar("Leaf_contra", contravariant=True)
+Branch_contra = TypeVar("Branch_contra", contravariant=True)
+Message_contra = TypeVar("Message_contra", contravariant=True)
 
-class Problem(Protocol):
+
+class Problem(Protocol[Summary, Leaf, Branch, Message]):
     """A problem on a grid whose tiles can be summarised by their border.
+
+    Its type parameters are those of summaries, of the saved states of tiles (``Leaf``) and of nodes
+    above them (``Branch``), and of messages.
 
     Summaries, saved states and messages are of any type, but not None. Summaries, saved states and
     rows of a table are kept in checkpoints: they consist of what `orograph.tiles.format.codec`
@@ -40,26 +53,28 @@ class Problem(Protocol):
     def outputs(self) -> tuple[Variable, ...]:
         """Rasters that the run writes: names, dtypes, fill values."""
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Leaf]:
         """Return the summary and the saved state of a tile, given its cells in each raster."""
 
-    def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, Branch]:
         """Merge siblings: return the summary and the saved state of their parent at ``place``."""
 
-    def root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """Turn the root's summary into the root's message and the result attributes."""
 
     def down(
-        self, place: Place, saved: Any, message: Any, children: Sequence[Place]
-    ) -> Sequence[Any]:
+        self, place: Place, saved: Branch, message: Message, children: Sequence[Place]
+    ) -> Sequence[Message]:
         """Return the messages to the ``children`` of a node, given the message to it."""
 
-    def finish(self, place: Place, saved: Any, message: Any) -> dict[str, Array]:
+    def finish(self, place: Place, saved: Leaf, message: Message) -> dict[str, Array]:
         """Return the output cells of a tile: an array for each of ``outputs``, by name."""
 
 
 @runtime_checkable
-class Tabulated(Protocol):
+class Tabulated(Protocol[Leaf_contra, Branch_contra, Message_contra]):
     """A problem that also produces a table: some rows in each tile, some in each node above.
 
     One whose columns are none produces no table.
@@ -71,10 +86,10 @@ class Tabulated(Protocol):
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """Dimensions of each column by its name, the dimension of the rows first."""
 
-    def rows_of_tile(self, place: Place, saved: Any, message: Any) -> Table:
+    def rows_of_tile(self, place: Place, saved: Leaf_contra, message: Message_contra) -> Table:
         """Return the rows of a tile, given the arguments of ``finish``."""
 
-    def rows_of_node(self, place: Place, saved: Any, message: Any) -> Table:
+    def rows_of_node(self, place: Place, saved: Branch_contra, message: Message_contra) -> Table:
         """Return the rows of a node above the tiles, given the arguments of ``down``."""
 
     def join_rows(
@@ -87,18 +102,24 @@ class Tabulated(Protocol):
 
 
 @runtime_checkable
-class FinishingInPlace(Protocol):
+class FinishingInPlace(Protocol[Leaf_contra, Message_contra]):
     """A problem that can write its output directly into given arrays, avoiding a copy."""
 
-    def finish_into(self, place: Place, saved: Any, message: Any, blocks: dict[str, Array]) -> None:
+    def finish_into(
+        self,
+        place: Place,
+        saved: Leaf_contra,
+        message: Message_contra,
+        blocks: dict[str, Array],
+    ) -> None:
         """Write the arrays that ``finish`` would return into ``blocks``."""
 
 
 @runtime_checkable
-class Rereading(Protocol):
+class Rereading(Protocol[Leaf_contra]):
     """A problem that reads its input rasters again in the downward sweep."""
 
-    def reread(self, place: Place, saved: Any, *cells: Array) -> Any:
+    def reread(self, place: Place, saved: Leaf_contra, *cells: Array) -> Any:
         """Return the saved state of a tile together with its cells.
 
         ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from threading import Lock
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from orograph.engines.parts import parts_of, read_parts
 from orograph.execution.context import RunContext
@@ -49,8 +49,12 @@ SECONDS_AT_END = 10.0
 """For which a worker that is closed may save states."""
 PLUGIN = "orograph-states"
 
+State = TypeVar("State")
+Packed = TypeVar("Packed")
+"""Part of a state that is saved on disk."""
 
-class TileProblem(Protocol):
+
+class TileProblem(Protocol[State, Packed]):
     """Interface of a problem that keeps a state for each tile."""
 
     @property
@@ -64,19 +68,19 @@ class TileProblem(Protocol):
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Raise InputError naming the first cell whose value the problem cannot use."""
 
-    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
+    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return the initial state of a tile; ``cells`` cover the window ``frame``.
 
         They may lie in the memory of the backend.
         """
 
-    def pack(self, state: Any) -> Any:
+    def pack(self, state: State) -> Packed:
         """Return the part of a state to save on disk."""
 
-    def unpack(self, state: Any, packed: Any) -> None:
+    def unpack(self, state: State, packed: Packed) -> None:
         """Restore a saved part into a newly opened state."""
 
-    def size(self, state: Any) -> int:
+    def size(self, state: State) -> int:
         """Return the bytes of memory that a state occupies."""
 
     def memory(self) -> int | None:
@@ -144,7 +148,7 @@ class StateCache:
         self._unsaved: Counter[Tile] = Counter()
         self._seconds_left = 0.0
         self._seconds_a_byte = SECONDS_A_BYTE
-        self.save: Callable[[Tile, Any], None] | None = None
+        self.save: Callable[[Tile, object], None] | None = None
         """Saves a state where it outlives the process; None where nothing does."""
 
     def take(self, tile: Tile) -> Any:
@@ -154,7 +158,9 @@ class StateCache:
             self._bytes -= size
         return state
 
-    def put(self, tile: Tile, state: Any, size: int, spill: Callable[[Tile, Any], None]) -> None:
+    def put(
+        self, tile: Tile, state: object, size: int, spill: Callable[[Tile, object], None]
+    ) -> None:
         """Add a state; call ``spill`` with the oldest states that no longer fit."""
         out = []
         with self._lock:
@@ -235,7 +241,7 @@ class StateCache:
 class TileStates:
     """Access to the tile states of a run: from the cache, from disk, or newly opened."""
 
-    problem: TileProblem
+    problem: TileProblem[Any, Any]
     rasters: tuple[Raster, ...]
     context: RunContext
 
@@ -272,7 +278,7 @@ class TileStates:
         self.problem.check(cells, frame)
         return cells
 
-    def keep(self, tile: Tile, state: Any) -> None:
+    def keep(self, tile: Tile, state: object) -> None:
         """Return a state to the cache; move the states that no longer fit to disk."""
         self.cache.put(tile, state, self.problem.size(state), self._spill)
 
@@ -302,7 +308,7 @@ class TileStates:
         """The state cache of this run in this process."""
         return cache_of(self.context.token, self.problem.memory)
 
-    def _spill(self, tile: Tile, state: Any, *, compressed: bool = True) -> None:
+    def _spill(self, tile: Tile, state: object, *, compressed: bool = True) -> None:
         LOG.debug("the state of tile %s is put on disk, to make room", tile)
         packed, node = self.problem.pack(state), self.place(tile).node
         self.context.checkpoints.save("state", node, packed, compressed=compressed)
@@ -351,12 +357,12 @@ def save_at_end() -> None:
     """Register a plugin that saves all states when the current Dask worker closes."""
     if "distributed" not in sys.modules:  # slow to import, and there in every worker
         return
-    from distributed import WorkerPlugin, get_worker
+    from distributed import Worker, WorkerPlugin, get_worker
 
     class SaveStates(WorkerPlugin):
         """Dask plugin that saves this process's tile states when the worker closes."""
 
-        async def teardown(self, worker: Any) -> None:
+        async def teardown(self, worker: Worker) -> None:
             await asyncio.to_thread(save_all_states)
 
     with suppress(ValueError):  # not in a worker

@@ -116,7 +116,7 @@ class Accumulation:
         rows = self.row_areas[place.window.y : place.window.y + place.window.height]
         return np.repeat(rows, place.window.width)
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Codes]:
         """Accumulate within a tile; return amounts and paths at its border, and its directions."""
         numbers, *others = cells
         tile = leave_at_border(numbers)
@@ -174,14 +174,20 @@ class Accumulation:
         refuse_circle(accumulate(tile, amounts.high, amounts.low), place.window)
         return amounts
 
-    def finish(self, place: Place, saved: Any, message: Amounts) -> dict[str, Array]:
+    def finish(
+        self, place: Place, saved: Codes | tuple[Codes, Sequence[Array]], message: Amounts
+    ) -> dict[str, Array]:
         """Return the accumulated amount at each cell of a tile."""
         blocks = {v.name: np.empty(place.window.shape, v.dtype) for v in self.outputs}
         self.finish_into(place, saved, message, blocks)
         return blocks
 
     def finish_into(
-        self, place: Place, saved: Any, message: Amounts, blocks: Mapping[str, Array]
+        self,
+        place: Place,
+        saved: Codes | tuple[Codes, Sequence[Array]],
+        message: Amounts,
+        blocks: Mapping[str, Array],
     ) -> None:
         """Write the accumulated amount at each cell of a tile."""
         tile, others = saved if isinstance(saved, tuple) else (saved, ())

@@ -171,7 +171,7 @@ class Directions(FrontierDefaults):
         """Return the distances to a drain; all else is computed again."""
         return state.hops, state.pending
 
-    def unpack(self, state: State, packed: Any) -> None:
+    def unpack(self, state: State, packed: tuple[Array, Array]) -> None:
         """Restore the distances to a drain."""
         state.hops[:], pending = packed
         state.pending = np.union1d(state.pending, pending)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -158,7 +157,7 @@ class SplitAccumulation(FrontierDefaults):
         reached = int(np.count_nonzero(np.isfinite(inner_of(sums, 1))))
         return Visit(math.inf, outward, border, settled, reached)
 
-    def unpack(self, state: State, packed: Any) -> None:
+    def unpack(self, state: State, packed: tuple[Array]) -> None:
         """Restore the sums that were known; count anew what the others wait for."""
         (state.sums,) = packed
         state.ready = count_waiting(

@@ -119,17 +119,17 @@ class GraphComponents:
         return np.empty(0, np.int64), {"component_count": summary.complete}
 
     def down(
-        self, place: Place, saved: State, message: Any, children: Sequence[Place]
+        self, place: Place, saved: State, message: Integers, children: Sequence[Place]
     ) -> list[Any]:
         """Return for each child the first vertex of each component it passed up."""
         first = _final(saved, message)
         return [first[members] for members in saved.members]
 
-    def finish(self, place: Place, saved: State, message: Any) -> dict[str, Array]:
+    def finish(self, place: Place, saved: State, message: Integers) -> dict[str, Array]:
         """Return no rasters."""
         return {}
 
-    def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
+    def rows_of_tile(self, place: Place, saved: State, message: Integers) -> Table:
         """Return a part's vertices and components, and the first vertex of each component."""
         return {
             "place": saved.position,
@@ -138,7 +138,7 @@ class GraphComponents:
             "size": saved.size,
         }
 
-    def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
+    def rows_of_node(self, place: Place, saved: State, message: Integers) -> Table:
         """Return no rows: all vertices are in parts."""
         return {}
 

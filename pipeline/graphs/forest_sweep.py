@@ -130,21 +130,23 @@ class GraphForest:
         return np.empty(0, np.bool_), attributes
 
     def down(
-        self, place: Place, saved: State, message: Any, children: Sequence[Place]
+        self, place: Place, saved: State, message: npt.NDArray[np.bool_], children: Sequence[Place]
     ) -> list[Any]:
         """Return for each child which of the edges it passed up are in the forest."""
         *of_children, _ = np.split(_kept(saved, message), np.cumsum(saved.edges_per_child))
         return of_children
 
-    def finish(self, place: Place, saved: State, message: Any) -> dict[str, Array]:
+    def finish(
+        self, place: Place, saved: State, message: npt.NDArray[np.bool_]
+    ) -> dict[str, Array]:
         """Return no rasters."""
         return {}
 
-    def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
+    def rows_of_tile(self, place: Place, saved: State, message: npt.NDArray[np.bool_]) -> Table:
         """Return the numbers of the forest edges within a part."""
         return {"edge": saved.edge[_kept(saved, message)]}
 
-    def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
+    def rows_of_node(self, place: Place, saved: State, message: npt.NDArray[np.bool_]) -> Table:
         """Return the numbers of the forest edges between a node's children."""
         own = sum(saved.edges_per_child)
         return {"edge": saved.edge[own:][_kept(saved, message)[own:]]}

@@ -152,7 +152,7 @@ class EndPair(TileDefaults):
         """Return the hops from both ends, to save."""
         return [field.pack() for field in state.fields]
 
-    def unpack(self, state: PairState, packed: Any) -> None:
+    def unpack(self, state: PairState, packed: Sequence[tuple[Any, ...]]) -> None:
         """Restore the hops from both ends."""
         for field, kept in zip(state.fields, packed, strict=True):
             field.unpack(*kept)

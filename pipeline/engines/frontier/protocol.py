@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.tile_states import OnBackend, Tile, TileDefaults, TileProblem
+from orograph.engines.tile_states import OnBackend, Packed, State, Tile, TileDefaults, TileProblem
 from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
@@ -82,7 +82,10 @@ class Request:
     """
 
 
-class FrontierProblem(TileProblem, Protocol):
+State_contra = TypeVar("State_contra", contravariant=True)
+
+
+class FrontierProblem(TileProblem[State, Packed], Protocol[State, Packed]):
     """A problem whose tiles improve one another until all have converged.
 
     Borders are lists of eight arrays (or None: nothing reached), for each neighbour in the order of
@@ -122,7 +125,7 @@ class FrontierProblem(TileProblem, Protocol):
 
     def visit(
         self,
-        state: Any,
+        state: State,
         halo: Border,
         sent: Border,
         bound: float,
@@ -134,7 +137,7 @@ class FrontierProblem(TileProblem, Protocol):
         that a visit whose result was lost on the way may be done again.
         """
 
-    def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the output cells of a converged tile, and counts to sum over all tiles.
 
         The outputs may lie in the memory of the backend.
@@ -157,7 +160,7 @@ class FrontierDefaults(TileDefaults):
         """Fixed cost of a visit in cells, as the backend states it."""
         return get_backend(self.backend).cells_a_visit
 
-    def bucket_width(self: FrontierProblem, tile: int) -> BucketWidth:
+    def bucket_width(self: FrontierProblem[Any, Any], tile: int) -> BucketWidth:
         """Return the initial width of buckets, given the cells a side of a tile."""
         return BucketWidth(tile**2, self.cells_a_visit)
 
@@ -177,14 +180,14 @@ class FrontierDefaults(TileDefaults):
 
 
 @runtime_checkable
-class Tabulated(Protocol):
+class Tabulated(Protocol[State_contra]):
     """A problem that also produces a table, some rows of it in each tile."""
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """Names of the table's columns, each with its dimensions."""
 
-    def rows_of_tile(self, place: Place, state: Any) -> Table:
+    def rows_of_tile(self, place: Place, state: State_contra) -> Table:
         """Return the table rows of a converged tile."""
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:

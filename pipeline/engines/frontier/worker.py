@@ -37,7 +37,7 @@ TILES_A_TASK = 64
 class FrontierTasks:
     """Data that every task of a run needs: the problem, its rasters and the run context."""
 
-    problem: FrontierProblem
+    problem: FrontierProblem[Any, Any]
     rasters: tuple[Raster, ...]
     context: RunContext
 

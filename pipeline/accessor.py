@@ -8,9 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
+
+if TYPE_CHECKING:
+    from orograph.tiles.vector.layer import VectorLike
 
 
 class _Accessor:
@@ -21,7 +24,7 @@ class _Accessor:
     _of_rasters = False
     """Whether the object is a raster, of which all operations on rasters are methods."""
 
-    def __init__(self, raster: Any) -> None:
+    def __init__(self, raster: xr.DataArray | xr.Dataset) -> None:
         self._raster = raster
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -59,7 +62,7 @@ class RasterAccessor(_Accessor):
     )  # fmt: skip
     _of_rasters = True
 
-    def rasterize(self, layer: Any, **options: Any) -> xr.DataArray:
+    def rasterize(self, layer: VectorLike, **options: Any) -> xr.DataArray:
         """Return the labels of a vector layer on this grid; see `orograph.rasterize`."""
         from orograph.tiles.convert.rasterize import rasterize
 

@@ -43,8 +43,8 @@ from orograph.tiles.patience import PAUSES
 from orograph.tiles.storage import Reader, State, Storage
 
 if TYPE_CHECKING:
-    from obstore import GetResult, ObjectMeta
-    from obstore.store import ObjectStore
+    from obstore import GetOptions, GetResult, ObjectMeta
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
     from zarr.core.buffer import Buffer
 
 GROUP = "zarr.json"
@@ -57,9 +57,9 @@ TAIL_BYTES = 2**15
 """Read when an object is opened: the index of a shard, and all of a small object."""
 LONGEST_ADDRESS = 700
 """Bytes; object stores allow 1024 in a key, and a store adds to its own."""
-_CLIENT: Any = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
+_CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
 """A server without TLS is connected to only where its endpoint is given as ``http://``."""
-_RETRIES: Any = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
+_RETRIES: RetryConfig = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
 _ANSWERS_NO_TAIL = {"az"}
 
 T = TypeVar("T")
@@ -302,7 +302,7 @@ class ObjectStorage:
             return _ObjectReader(self, path, self._head(path), tail)
         try:
             with _errors(self._address(path), self.options):
-                options: Any = {"range": {"suffix": TAIL_BYTES}}
+                options: GetOptions = {"range": {"suffix": TAIL_BYTES}}
                 found = obstore.get(self._store, path, options=options)
                 tail = _array(found)
                 return _ObjectReader(self, path, self._state(found.meta), tail)
@@ -557,7 +557,7 @@ class _ObjectReader:
         first = size - len(self.kept)
         if offset >= first or not length:
             return self.kept[max(offset - first, 0) :][:length]
-        options: Any = {"range": (offset, offset + length), "if_match": _etag(self.state)}
+        options: GetOptions = {"range": (offset, offset + length), "if_match": _etag(self.state)}
         try:
             with _errors(self.storage._address(self.path), self.storage.options):
                 found = obstore.get(self.storage._store, self.path, options=options)

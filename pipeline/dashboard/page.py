@@ -20,6 +20,7 @@ from orograph.engines.frontier.tile_map import STATES
 
 if TYPE_CHECKING:
     from bokeh.document import Document
+    from distributed import Scheduler
 
     from orograph.dashboard.tile_map import RunMap, TileMap
 
@@ -78,7 +79,7 @@ class Panel:
         self.figure.visible = True
 
 
-def show(plugin: TileMap, scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
+def show(plugin: TileMap, scheduler: Scheduler, extra: dict[str, Any], doc: Document) -> None:
     """Fill a document with the maps of a scheduler's runs, the latest first."""
     from distributed.dashboard.components.scheduler import env
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,9 @@ from orograph.engines.frontier.tile_map import (
     State,
 )
 from orograph.tiles.grid.quadtree import morton_decode
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
 
 ROUTE = "/orograph"
 MOST_RUNS = 4
@@ -95,7 +98,7 @@ class TileMap(SchedulerPlugin):
     def __init__(self) -> None:
         self.runs: OrderedDict[str, RunMap] = OrderedDict()
 
-    async def start(self, scheduler: Any) -> None:
+    async def start(self, scheduler: Scheduler) -> None:
         """Add the page to the dashboard of a scheduler, unless Bokeh is not installed."""
         if find_spec("bokeh") is None:
             return
@@ -116,7 +119,7 @@ class TileMap(SchedulerPlugin):
         application.start()
 
     def transition(
-        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
+        self, key: Any, start: str, finish: str, *args: object, stimulus_id: str, **kwargs: object
     ) -> None:
         """Record the state of the shard of a task."""
         if not (isinstance(key, tuple) and len(key) == 3 and isinstance(key[0], str)):
@@ -142,7 +145,7 @@ class TileMap(SchedulerPlugin):
         return self.runs[token]
 
 
-async def dask_setup(scheduler: Any) -> None:
+async def dask_setup(scheduler: Scheduler) -> None:
     """Add the page to a scheduler that preloads this module."""
     plugin = TileMap()
     await plugin.start(scheduler)

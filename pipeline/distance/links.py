@@ -43,7 +43,7 @@ BACK_LINK = Variable(
 
 
 def parse_links(
-    graph: Any,
+    graph: Graph | None,
     raster: Raster,
     dtype: np.dtype[Any],
     reverse: bool,
@@ -99,7 +99,7 @@ def parse_links(
     return Links(cells[tail[order]], cells[head[order]], cost[order], edge, points)
 
 
-def check_links(graph: Any) -> None:
+def check_links(graph: object) -> None:
     """Raise InputError unless links are given as a graph."""
     if not isinstance(graph, Graph):
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EIKONAL = "eikonal"
 
 
-def refuse_eikonal(**given: Any) -> None:
+def refuse_eikonal(**given: object) -> None:
     """Raise InputError for arguments that distances in the plane do not have."""
     usual = {"connectivity": 8, "links": None, "outputs": ("cost",), "source_cost": None}
     for name, value in given.items():

@@ -24,7 +24,7 @@ class CheckpointStore(Protocol):
     lasting: bool
     """Whether entries outlive the process."""
 
-    def save(self, kind: str, node: Node, entry: Any, *, compressed: bool = True) -> None:
+    def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         """Store ``entry``, replacing an older one under the same name."""
 
     def load(self, kind: str, node: Node) -> Any:
@@ -57,7 +57,7 @@ class MemoryCheckpoints:
     def __init__(self) -> None:
         self._entries: dict[tuple[str, Node], Any] = {}
 
-    def save(self, kind: str, node: Node, entry: Any, *, compressed: bool = True) -> None:
+    def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         self._entries[kind, node] = entry
 
     def load(self, kind: str, node: Node) -> Any:
@@ -97,7 +97,7 @@ class StoredCheckpoints:
     def _key(self, kind: str, node: Node) -> str:
         return f"{self.prefix}{kind}-{node.level}/{node.z}"
 
-    def save(self, kind: str, node: Node, entry: Any, *, compressed: bool = True) -> None:
+    def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         # a root that is gone is not made again: the run has been removed, this task is a straggler
         key = self._key(kind, node)
         self.storage.put(key, *encode_entry(entry, key, compressed=compressed))

@@ -9,7 +9,7 @@ import multiprocessing
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -224,7 +224,7 @@ def _extensions() -> dict[str, Any]:
     return {"scheduler_kwargs": {"extensions": of_scheduler}, "extensions": of_worker}
 
 
-def _check_gpus(n_workers: int | None, visible: Any) -> None:
+def _check_gpus(n_workers: int | None, visible: str | Iterable[int | str] | None) -> None:
     """Raise InputError if there are fewer GPUs than workers."""
     if n_workers is None or n_workers == 1:
         return
@@ -360,7 +360,7 @@ class LateClient:
         return None if cells <= self.most_cells else self.start()
 
 
-def check_client(client: Any) -> None:
+def check_client(client: object) -> None:
     """Raise InputError unless ``client`` is an open, synchronous Dask client or None.
 
     Raises

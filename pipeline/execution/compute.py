@@ -17,7 +17,8 @@ from orograph.execution.settings import thread_count
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from dask.typing import Key
+    from distributed import Client, Future
 
 POLL_SECONDS = 0.5
 # so little that all tasks of a run lie between two whole priorities
@@ -62,7 +63,7 @@ def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cance
 
 
 def compute_graphs(
-    graphs: Iterable[Graph], key: Any, client: Client | None, cancelled: Event, size: int
+    graphs: Iterable[Graph], key: Key | None, client: Client | None, cancelled: Event, size: int
 ) -> Any:
     """Execute many graphs of tasks in turn, and return the result of ``key``.
 
@@ -87,7 +88,7 @@ def compute_graphs(
         return _on_cluster(graphs, key, client, cancelled, size)
 
 
-def _on_threads(graphs: Iterable[Graph], key: Any, cancelled: Event) -> Any:
+def _on_threads(graphs: Iterable[Graph], key: Key | None, cancelled: Event) -> Any:
     from dask._task_spec import DataNode
     from dask.threaded import get
 
@@ -106,7 +107,7 @@ def _on_threads(graphs: Iterable[Graph], key: Any, cancelled: Event) -> Any:
 
 
 def _on_cluster(
-    graphs: Iterable[Graph], key: Any, client: Client, cancelled: Event, size: int
+    graphs: Iterable[Graph], key: Key | None, client: Client, cancelled: Event, size: int
 ) -> Any:
     under_way = _UnderWay(client, cancelled)
     try:
@@ -214,7 +215,7 @@ class _UnderWay:
             future.release()
 
 
-def _raise_failure(future: Any) -> None:
+def _raise_failure(future: Future[Any]) -> None:
     if future.status in ("error", "cancelled"):
         future.result()
 

@@ -6,7 +6,7 @@ Before a run they must have this orograph and see the run's folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -132,7 +132,7 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
 def ask_workers(
     client: Client,
     function: Callable[..., Any],
-    *arguments: Any,
+    *arguments: object,
     on_error: Literal["raise", "return", "ignore"] = "ignore",
 ) -> dict[str, Any]:
     """Call a function on each worker of a cluster; return the results by address.
@@ -177,8 +177,8 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
 
     def roll_call(
         known: int | None,
-        resources: Any = (),
-        workers: Any = None,
+        resources: Iterable[tuple[str, float]] = (),
+        workers: list[str] | None = None,
         dask_scheduler: Any = None,
     ) -> tuple[int, dict[str, int] | None]:
         every = dask_scheduler.workers

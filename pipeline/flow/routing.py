@@ -38,7 +38,7 @@ ELEVATION, FILLED, WEIGHTS = "elevation", "filled", "weights"
 DEPRESSIONS, FLATS = ("fill", "breach", "keep"), ("nearest", "gradient")
 
 
-def of_heights(method: str | None, **arguments: Any) -> dict[str, Any]:
+def of_heights(method: str | None, **arguments: object) -> dict[str, Any]:
     """Return the arguments that are not None; refuse them where there is no ``method``."""
     given = {name: value for name, value in arguments.items() if value is not None}
     if method is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from orograph.kernels.graph.components import graph_components, join_parts, numb
 from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from orograph.tiles.arrays import Array
 
 _OF_EDGE_LISTS = {
     "rem": "rem",
@@ -72,7 +75,7 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
     return graph_job(graph, "graph-components", {}, chosen, spec, solve)
 
 
-def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:
+def number(graph: Graph, root: Array) -> tuple[dict[str, Any], Columns]:
     """Number the components from 1; return result attributes and columns."""
     labels = np.empty(graph.vertex_count, np.int64)
     return result(graph, labels, number_components(root, graph.stored, labels))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from orograph.execution.jobs import Handle
+    from orograph.tiles.storage import Storage
 
 PIECE = 2**24
 
@@ -100,7 +101,7 @@ class GraphJob(DatasetJob):
         known = {name: variables.pop(name) for name in self.graph.coordinates if name in variables}
         return xr.Dataset(variables, _coordinates(named, known), attributes)
 
-    def open(self, out: Any) -> xr.Dataset:
+    def open(self, out: Storage) -> xr.Dataset:
         """Open the stored result lazily, with ``x`` and ``y`` as coordinates."""
         found = super().open(out)
         return found.set_coords([name for name in ("x", "y") if name in found])
@@ -147,7 +148,7 @@ def _coordinates(named: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Co
     return xr.Coordinates(variables, indexes)
 
 
-def _checksum(values: Any) -> int:
+def _checksum(values: Array) -> int:
     """Return the CRC-32 of an array in memory or stored, read in pieces."""
     total = 0
     for first in range(0, values.shape[0], PIECE):
@@ -224,7 +225,7 @@ def _job(
     operation: str,
     parameters: Mapping[str, Any],
     backend: str,
-    make_engine: Any,
+    make_engine: Callable[[Graph, RunContext, str], Engine],
     spec: RunSpec,
 ) -> GraphJob:
     if spec.storage is not None:
@@ -233,7 +234,7 @@ def _job(
     return GraphJob((), *of_parts, backend, graph, operation, parameters, make_engine, spec=spec)
 
 
-def check_graph(graph: Any) -> Graph:
+def check_graph(graph: object) -> Graph:
     """Return the argument if it is a `Graph`, else raise InputError."""
     if not isinstance(graph, Graph):
         raise InputError(

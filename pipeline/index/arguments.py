@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class BuildSpec:
 
 
 def check_form(
-    cost: str, connectivity: int, block: int, levels: int, dtype: Any, sparsify: bool
+    cost: str, connectivity: int, block: int, levels: int, dtype: object, sparsify: bool
 ) -> tuple[str, int, int, int, str, bool]:
     """Return the parameters of an index, checked, in the order given.
 

@@ -85,7 +85,7 @@ def _version(store: IndexStore) -> State | None:
 
 
 def _perform(
-    function: Callable[..., Any], handle: tuple[Storage, int, State | None], task: Any
+    function: Callable[..., Any], handle: tuple[Storage, int, State | None], task: tuple[Any, ...]
 ) -> Any:
     return function(_opened(*handle), *task)
 

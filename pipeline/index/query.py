@@ -79,7 +79,7 @@ class Blocks:
     """Bytes that may stay."""
     _kept: OrderedDict[int, Block] = field(default_factory=OrderedDict)
     _size: int = 0
-    _lock: Any = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, number: int) -> Block:
         """Return a block, from memory or from disk."""

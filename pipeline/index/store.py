@@ -403,7 +403,7 @@ def _read_index(storage: Storage) -> tuple[StoreMetadata, Form]:
     return metadata, form
 
 
-def _form(storage: Storage, key: str, stated: Any) -> Form:
+def _form(storage: Storage, key: str, stated: str | bytes) -> Form:
     """Parse the form of an index from metadata; raise DamagedStoreError if it is invalid."""
     try:
         fields = json.loads(stated)

@@ -34,7 +34,7 @@ from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 T = TypeVar("T")
 Launch = Callable[[Job[T], str, Planned], Run[T]]
@@ -257,7 +257,7 @@ class _Cancellation(Event):
 class _Attached:
     """A detached run, as the scheduler knows it."""
 
-    def __init__(self, client: Client, token: str, future: Any) -> None:
+    def __init__(self, client: Client, token: str, future: Future[Any]) -> None:
         self._client, self._token, self._future = client, token, future
         self.cancelled = _Cancellation(client, token)
 
@@ -346,7 +346,7 @@ def _drive(
     return opener, out
 
 
-def _client(client: Any, argument: str) -> Client:
+def _client(client: Client | None, argument: str) -> Client:
     """Return a client, by default the active one; raise InputError if there is none."""
     check_client(client)
     found: Client | None = client or current_client()
@@ -368,9 +368,9 @@ def _published(token: str) -> str:
     return f"orograph-run-{token}"
 
 
-def _read(client: Client, token: str, name: str, default: Any) -> Any:
+def _read(client: Client, token: str, name: str, default: object) -> Any:
     return client.get_metadata([ROOT, token, name], default)
 
 
-def _write(client: Client, token: str, name: str, value: Any) -> None:
+def _write(client: Client, token: str, name: str, value: object) -> None:
     client.set_metadata([ROOT, token, name], value)

@@ -181,11 +181,11 @@ class Operation(Generic[P, T]):
         function.__signature__ = signature  # type: ignore[attr-defined]
         return function
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Operation[..., T]:
+    def __get__(self, instance: object, owner: type | None = None) -> Operation[..., T]:
         """Return the operation, as a method if it is taken from an instance."""
         return self if instance is None else self.bind(instance)
 
-    def bind(self, first: Any) -> Operation[..., T]:
+    def bind(self, first: object) -> Operation[..., T]:
         """Return a copy of the operation whose first argument is fixed, as a bound method has."""
         return Operation(self.describe, *self.estimates, given=(*self.given, first))
 
@@ -245,7 +245,7 @@ def _planned(
     return None
 
 
-def _options_taken(keywords: inspect.Parameter, describe: Any) -> type:
+def _options_taken(keywords: inspect.Parameter, describe: Callable[..., Any]) -> type:
     """Return the class of options named by ``**options: Unpack[...]``."""
     (name,) = re.findall(r"^Unpack\[(\w+)\]$", str(keywords.annotation))
     taken: type = describe.__globals__[name]

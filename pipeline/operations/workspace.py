@@ -241,7 +241,7 @@ class Workspace:
             return False
         return run_of(result) == self.token
 
-    def _check_format(self, found: Any) -> None:
+    def _check_format(self, found: object) -> None:
         if found != FORMAT:
             raise InputError(
                 f"resume: the unfinished run in {self.folder} has checkpoints of format {found!r}, "

@@ -14,6 +14,7 @@ from orograph.tiles.grid.crs import CRSLike, parse_crs
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
 
 GAP, BAR = 0.12, 0.16  # inches: to the next legend or colour bar, and the width of a bar
 BAR_SPACE = 0.34, 0.16  # shares of the axes that a scale bar takes
@@ -146,7 +147,7 @@ def add_classes(axes: Axes, entries: list[tuple[str, Any]], title: str) -> None:
     legend.set_clip_on(False)  # the layout makes room only for artists that axes do not clip
 
 
-def add_colorbar(axes: Axes, image: Any, label: str) -> None:
+def add_colorbar(axes: Axes, image: ScalarMappable, label: str) -> None:
     """Add a colour bar to the right of the axes and of what stands there."""
     bounds = (_taken(axes) + GAP, 0.1, BAR, 0.8)
     axes.figure.colorbar(image, cax=axes.inset_axes(bounds, transform=_beside(axes)), label=label)

@@ -142,7 +142,7 @@ def isochrones(
     )
 
 
-def check_levels(levels: Any) -> tuple[float, ...]:
+def check_levels(levels: object) -> tuple[float, ...]:
     """Return levels as floats; refuse them if they do not increase."""
     if isinstance(levels, (str, bytes)) or not np.iterable(levels):
         raise InputError(f"levels: {shown(levels)}; give a list of numbers that increase")

@@ -271,7 +271,7 @@ def _kind(generation: int) -> str:
     return f"generation-{generation}"
 
 
-def _perform(handle: Handle, stage: str, *arguments: Any) -> Any:
+def _perform(handle: Handle, stage: str, *arguments: object) -> Any:
     """Execute one task of a run: the only function that Dask calls."""
     work = load(handle)
     with get_backend(work.backend).array_memory():
@@ -313,7 +313,7 @@ class _Graph:
     phase: int
     tasks: dict[Key, Task] = field(default_factory=dict)
 
-    def add(self, stage: str, number: int, *arguments: Any) -> Key:
+    def add(self, stage: str, number: int, *arguments: object) -> Key:
         key = self.layers.key(stage.replace("_", "-"), Node(self.phase, number))
         self.tasks[key] = Task(key, _perform, self.handle, stage, *arguments)
         return key

@@ -56,7 +56,7 @@ class AllocationOnGpu(AllocationProblem):
     @property
     def gpu_bytes(self) -> int:
         """Peak bytes of GPU memory for each cell of a tile."""
-        return self.distance.gpu_bytes + 24
+        return self.distance.gpu_bytes + self.distance.dtype.itemsize + 24
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
         """Return the initial state of a tile: only its sources are labelled."""

@@ -108,11 +108,11 @@ class Distance(FrontierDefaults):
 
     @property
     def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile."""
+        """Peak bytes of GPU memory for each cell of a tile: costs, distances, and those before."""
         model = MODELS[self.model.name]
         planes = (2 if model.neutral_friction is not None else 1) + 2 * len(model.further)
         as_read = 8 * len(self.nodata)
-        return as_read + (planes + 3) * self.dtype.itemsize + 4
+        return as_read + (planes + 2) * self.dtype.itemsize + 4
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,10 @@ from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 from orograph.distance.problem import Distance
+from orograph.engines.frontier.field import join_tiles
+from orograph.execution.context import RunContext
 from orograph.kernels.backends import get_backend
+from orograph.kernels.relax import cuda
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
@@ -73,6 +79,48 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
         og.DistanceIndex.build(grid, "index.zarr", cost="walk")
     plans = [og.walking_time.plan(og.RasterSpec((64, 64)), model=m) for m in ("walk", "tobler")]
     assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64
+
+
+@pytest.mark.parametrize("of_hops", [False, True])
+def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
+    of_hops: bool, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, planned, before, taken = 256, [], [], []
+
+    def watched(name: str, kind: type) -> None:
+        function = getattr(kind, name)
+
+        def call(*arguments: Any) -> Any:
+            tracemalloc.reset_peak()
+            before.append(tracemalloc.get_traced_memory()[0])
+            found = function(*arguments)
+            taken.append(tracemalloc.get_traced_memory()[1])
+            return found
+
+        monkeypatch.setattr(kind, name, call)
+
+    def joined(context: RunContext, gpu_bytes: int) -> RunContext:
+        planned.append(gpu_bytes)
+        return join_tiles(context, gpu_bytes)
+
+    watched("relax", cuda.DeviceTile)
+    watched("read_out", cuda.DeviceTile)
+    watched("surface", Distance)
+    module = "hop_distance" if of_hops else "cost_distance"
+    monkeypatch.setattr(import_module(f"orograph.distance.{module}"), "join_tiles", joined)
+    cells = np.random.default_rng(0).uniform(1, 5, (side, side))
+    run = og.hop_distance if of_hops else og.cost_distance
+    run(cells[:32, :32], [(3, 3)], backend="cuda")  # imports, and compiles
+    before.clear(), taken.clear()
+    tracemalloc.start()
+    try:
+        run(cells, [(128, 128)], backend="cuda", tile=side)
+    finally:
+        tracemalloc.stop()
+    assert len(taken) >= 3
+    # the cells are a view of the array until they are copied to the GPU, to make the surface
+    found = (max(taken) - before[0]) / side**2
+    assert planned[-1] / 2 < found < planned[-1]
 
 
 def test_another_crs_is_named_before_another_shape() -> None:

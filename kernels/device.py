@@ -241,9 +241,9 @@ class CupyDevice:
         shared: int = 0,
     ) -> None:
         """Launch a kernel behind all that was launched before; does not wait."""
-        options = tuple(f"-D{name}={value}" for name, value in sorted((defines or {}).items()))
-        device = self._cupy.cuda.Device()
-        function = _function(source, kernel, options, device.id, device.compute_capability)
+        options = _options(tuple((defines or {}).items()))
+        number = self._cupy.cuda.runtime.getDevice()
+        function = _function(source, kernel, options, number)
         if shared > STATIC_SHARED:
             driver = self._cupy.cuda.driver
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -355,9 +355,15 @@ def _compile(source: str, options: tuple[str, ...], capability: str, portable: b
 
 
 @cache
-def _function(
-    source: str, kernel: str, options: tuple[str, ...], device: int, capability: str
-) -> Any:
+def _options(defines: tuple[tuple[str, object], ...]) -> tuple[str, ...]:
+    return tuple(f"-D{name}={value}" for name, value in sorted(defines))
+
+
+@cache
+def _function(source: str, kernel: str, options: tuple[str, ...], device: int) -> Any:
+    import cupy
+
+    capability = cupy.cuda.Device(device).compute_capability
     return _module(source, options, device, capability).get_function(kernel)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -52,11 +53,21 @@ class DeviceRows:
         return {"WORD_BITS": 8 * self.word.itemsize, "WEIGHT": kind}
 
     @cached_property
+    def _kept(self) -> dict[str, Any]:
+        return {}
+
+    def kept(self, name: str, prepare: Callable[[DeviceRows], Any]) -> Any:
+        """Return what `prepare` makes of the rows; it is called once, and the result kept."""
+        if name not in self._kept:
+            self._kept[name] = prepare(self)
+        return self._kept[name]
+
+    @cached_property
     def light_weight(self) -> Any:
-        """A weight that about as many edges have at most as there are vertices, twice."""
+        """A weight that about as many edges have at most as there are vertices."""
         assert self.weight is not None
         sample = self.device.download(self.weight[:: self.arcs // SAMPLE + 1].copy())
-        return np.sort(sample)[min(4 * self.n * sample.size // self.arcs, sample.size - 1)]
+        return np.sort(sample)[min(2 * self.n * sample.size // self.arcs, sample.size - 1)]
 
     def unweighted(self) -> DeviceRows:
         """Return the rows with weights of 1."""

@@ -1,7 +1,8 @@
 // The connected components of a graph in compressed rows: union-find, first neighbours first.
 //
 // The CUDA counterpart of components.py. Each vertex begins with its first neighbour as its parent,
-// if that is smaller (start_parents); then it is joined to its last neighbour (join_last). After
+// if that is smaller (start_parents, shorten_paths), and is joined to its last one (join_last; where there
+// are many arcs, some vertices suffice). After
 // that most vertices of many graphs are in one tree. *find_largest* asks a sample of vertices for
 // it. A vertex in that tree is not looked at again: an edge that leads out of it is found from its
 // other end. Of all others all arcs are joined, by a thread if there are up to FEW (join_few),
@@ -15,8 +16,9 @@
 // parents, sums of counts. A parent is never greater than its vertex, so loops end, and a root is
 // the smallest vertex of its component, for any order of the threads. No block waits for another.
 //
-// *note_firsts* finds the first vertex of each component in the order of the source: first (n,), n at
-// the beginning, stored (n,): the vertex at each place.
+// Components are numbered by their first vertex in the order of the source: note_firsts, mark_firsts
+// and label_places; first (n,), n at the beginning, stored (n,): the vertex at each place, number
+// (n,): sums of what mark_firsts writes, labels and sizes (n,): see components.py.
 //
 // Jaiganesh, Burtscher (2018), doi:10.1145/3208040.3208041; the largest tree: Sutton, Ben-Nun,
 // Barak (2018), doi:10.1109/IPDPS.2018.00012.
@@ -48,14 +50,23 @@ extern "C" __global__ void start_parents(const word* indptr, const word* indices
   parent[v] = first < (word)v ? first : (word)v;
 }
 
-// Join each vertex to its last neighbour.
-extern "C" __global__ void join_last(const word* indptr, const word* indices, word* parent,
-                                     i64 n) {
+// Shorten the path of each vertex to its root: first neighbours make long chains.
+extern "C" __global__ void shorten_paths(word* parent, i64 n) {
   i64 v = thread_number();
+  if (v < n) *(volatile word*)(parent + v) = find_root<word>(parent, (word)v);
+}
+
+// Join each vertex, of every so many, to its last neighbour.
+extern "C" __global__ void join_last(const word* indptr, const word* indices, word* parent, i64 n,
+                                     i64 every) {
+  i64 v = thread_number() * every;
   if (v >= n) return;
   word begin = indptr[v], end = indptr[v + 1];
   word last = begin < end ? indices[end - 1] : (word)v;
-  if (last != (word)v) unite<word>(parent, (word)v, last);
+  volatile word* up = parent;
+  word above = up[v], above_last = up[last];
+  if (above == above_last || above == last || above_last == (word)v) return;  // in one tree
+  unite<word>(parent, (word)v, last);
 }
 
 // Write the root that more than half of a sample of vertices have, or n; one block.
@@ -134,4 +145,26 @@ extern "C" __global__ void note_firsts(const word* parent, const word* stored, w
   if (place >= n) return;
   word root = parent[stored[place]];
   if (*(volatile word*)(first + root) > (word)place) atomicMin(first + root, (word)place);
+}
+
+// Write whether each place is the first of its component.
+extern "C" __global__ void mark_firsts(const word* parent, const word* stored, const word* first,
+                                       word* is_first, i64 n) {
+  i64 place = thread_number();
+  if (place < n) is_first[place] = first[parent[stored[place]]] == (word)place;
+}
+
+// Write the number of each place's component, and count the vertices of each.
+extern "C" __global__ void label_places(const word* parent, const word* stored, const word* first,
+                                        const word* number, i64* labels, u64* sizes, i64 n) {
+  i64 place = thread_number();
+  bool inside = place < n;
+  word label = 0;
+  if (inside) {
+    label = number[first[parent[stored[place]]]];
+    labels[place] = (i64)label;
+  }
+  unsigned same = __match_any_sync(0xFFFFFFFFu, label);
+  if (inside && __ffs(same) - 1 == threadIdx.x % 32)
+    atomicAdd(sizes + label - 1, (u64)__popc(same));
 }

@@ -14,6 +14,8 @@ SOURCE = "graph/components.cu"
 THREADS = 256
 SAMPLE = 1024
 """Threads of the block that looks for the largest tree."""
+DENSE, EVERY = 6, 4
+"""If there are more arcs a vertex, a fourth of the vertices are joined to their last neighbours."""
 LIST_BLOCKS = 1056
 """Blocks that join the arcs of vertices of many."""
 
@@ -35,7 +37,9 @@ def components_on_device(rows: DeviceRows) -> Buffer:
         device.launch(SOURCE, kernel, grid, (threads,), arguments, defines=defines)
 
     launch("start_parents", everywhere, *of_rows, counts)
-    launch("join_last", everywhere, *of_rows)
+    launch("shorten_paths", everywhere, parent, size)
+    every = 1 if rows.arcs <= DENSE * n else EVERY
+    launch("join_last", blocks_for(-(-n // every), THREADS), *of_rows, np.int64(every))
     launch("find_largest", (1,), parent, size, largest, threads=SAMPLE)
     launch("join_few", everywhere, *of_rows, largest, listed, counts)
     many = (min(blocks_for(rows.arcs, THREADS)[0], LIST_BLOCKS),)
@@ -61,16 +65,19 @@ def number_on_device(device: Device, root: Buffer, stored: Buffer) -> tuple[Buff
     sizes : (components,) int64 on the device
     """
     xp, n = device.array_module, root.size
-    first = xp.full(n, n, root.dtype)
-    defines = {"WORD_BITS": 8 * root.dtype.itemsize}
-    arguments = root, stored, first, np.int64(n)
-    device.launch(
-        SOURCE, "note_firsts", blocks_for(n, THREADS), (THREADS,), arguments, defines=defines
-    )
-    place = first[root[stored]]
-    number = xp.cumsum(place == xp.arange(n, dtype=place.dtype), dtype=np.int64)
-    labels = number[place]
-    return labels, xp.bincount(labels)[1:].astype(np.int64)
+    first, is_first = xp.full(n, n, root.dtype), xp.empty(n, root.dtype)
+    labels, sizes = xp.empty(n, np.int64), xp.zeros(n, np.uint64)
+    defines, size = {"WORD_BITS": 8 * root.dtype.itemsize}, np.int64(n)
+
+    def launch(kernel: str, *arguments: Any) -> None:
+        grid, of_places = blocks_for(n, THREADS), (root, stored, first, *arguments, size)
+        device.launch(SOURCE, kernel, grid, (THREADS,), of_places, defines=defines)
+
+    launch("note_firsts")
+    launch("mark_firsts", is_first)
+    number = xp.cumsum(is_first, dtype=root.dtype)
+    launch("label_places", number, labels, sizes)
+    return labels, sizes[: int(device.download(number[-1:])[0])].view(np.int64)
 
 
 def graph_components(rows: tuple[Array, Array, Array], *, device: Device | None = None) -> Array:

@@ -4,13 +4,13 @@
 // forest is unique: the same edges in any order of the threads. In the first round components are
 // vertices, and the least edge of each stands in its row (least_arcs; the rows of vertices with
 // many arcs are read by a block each, least_arcs_of_listed); join_vertices joins along them. Then
-// the edges between components are listed, once each (list_edges): if there are many a vertex, the
-// light ones first, and the heavy ones when no light one is left, since most of those lie within
-// components by then. In a round the edges whose ends have come together leave the list, and of
-// the others each is proposed to the components of both its ends, which keep the least (propose);
-// with wide keys the least weight first, then the least number of an edge with that weight
-// (propose_numbers). Components are joined along the edges they keep, and these are in the forest
-// (join_components). A component that is kept by no edge has none left, so each round at least
+// the edges between components are listed, once each, and proposed to the components of both their
+// ends, which keep the least (list_edges): if there are many a vertex, the light ones first, and the
+// heavy ones when no light one is left, since most of those lie within components by then. In a
+// round components are joined along the edges they keep, and these are in the forest
+// (join_components); edges whose ends have come together leave the list, and the others are proposed
+// for the next round (propose). With wide keys only the least weight is proposed, and in the round
+// itself the least number of an edge with that weight (propose_numbers). A component that is kept by no edge has none left, so each round at least
 // halves the components with edges. One block does the rounds of a short list (finish_rounds). The
 // total order leaves no cycle among the kept edges.
 //
@@ -18,8 +18,8 @@
 // atomic, light edges first: Fallin, Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
 //
 // Arrays: indptr (n + 1,), indices, weight and edge (arcs,), rows as in forest.py; a, b, arcs and
-// keys (edges,), twice: the list of a round and of the next, with the components of the ends as
-// they were in the round before; lengths: of the list, by round; parent (n,) and best (n,), twice,
+// keys (edges,), twice: the list of a round and of the next, with the components of the ends;
+// tails (arcs,): of each arc; lengths: of the list, by round; parent (n,) and best (n,), twice,
 // of 64 bits: the least key of each component, all ones for none; numbers (n,), twice; least (n,):
 // the arc of each vertex's least edge; listed (n,): vertices of many arcs; chosen (n,): arcs of the
 // forest, in any order; counts: see `Count`. WORD_BITS: 32 while vertices, arcs and numbers of
@@ -186,43 +186,53 @@ extern "C" __global__ void join_vertices(const word* indices, i64 n, const word*
   unite<word>(parent, (word)v, head);
 }
 
-// List each edge between two components whose weight is in a range, once. A warp goes over the arcs
-// of 32 vertices.
-extern "C" __global__ void list_edges(const word* indptr, const word* indices,
-                                      const weight_type* weight, const word* edge, i64 n,
+// List each edge between two components whose weight is in a range, once, and propose it to them.
+extern "C" __global__ void list_edges(const word* tails, const word* indices,
+                                      const weight_type* weight, const word* edge, i64 all,
                                       u64 lightest, u64 heaviest, word* parent, word* a, word* b,
-                                      word* arcs, u64* keys, u64* length) {
-  i64 first = thread_number() / 32 * 32, lane = threadIdx.x % 32;
-  i64 step = (i64)gridDim.x * blockDim.x;
-  for (; first < n; first += step) {
-    i64 begin = indptr[first + lane < n ? first + lane : n];
-    i64 end = indptr[first + 32 < n ? first + 32 : n];
-    for (i64 base = __shfl_sync(ALL, begin, 0); base < end; base += 32) {
-      i64 arc = base + lane;
-      int owner = 0;  // the last lane whose arcs begin here or before
-      for (int half = 16; half; half /= 2) {
-        i64 there = __shfl_sync(ALL, begin, owner + half);
-        if (there <= arc) owner += half;
-      }
-      word tail = (word)(first + owner), head = arc < end ? indices[arc] : tail;
-      bool wanted = head < tail;
-      if (wanted) {
-        u64 key = weight_key(weight[arc]);
-        wanted = key >= lightest && key <= heaviest;
-      }
-      if (wanted) {
-        tail = find_root<word>(parent, tail);
-        head = find_root<word>(parent, head);
-        wanted = tail != head;
-      }
-      i64 place = reserve(wanted, length);
-      if (!wanted) continue;
-      a[place] = tail;
-      b[place] = head;
-      arcs[place] = (word)arc;
-      keys[place] = key_of(weight, edge, arc);
+                                      word* arcs, u64* keys, u64* length, u64* best) {
+  i64 step = (i64)gridDim.x * blockDim.x, lane = threadIdx.x % 32;
+  for (i64 base = thread_number() - lane; base < all; base += step) {
+    i64 arc = base + lane;
+    word tail = 0, head = 0;
+    u64 key = 0;
+    if (arc < all) {
+      tail = tails[arc];
+      head = indices[arc];
     }
+    bool wanted = head < tail;
+    if (wanted) {
+      key = weight_key(weight[arc]);
+      wanted = key >= lightest && key <= heaviest;
+    }
+    if (wanted) {
+      tail = find_root<word>(parent, tail);
+      head = find_root<word>(parent, head);
+      wanted = tail != head;
+    }
+    i64 place = reserve(wanted, length);
+    if (!wanted) continue;
+    key = key_of(weight, edge, arc);
+    a[place] = tail;
+    b[place] = head;
+    arcs[place] = (word)arc;
+    keys[place] = key;
+    lower(best + tail, key);
+    lower(best + head, key);
   }
+}
+
+// Write the tail of each arc.
+extern "C" __global__ void write_tails(const word* indptr, word* tails, i64 n, i64 all) {
+  i64 arc = thread_number();
+  if (arc >= all) return;
+  i64 low = 0, high = n - 1;  // the last vertex whose arcs begin here or before
+  while (low < high) {
+    i64 middle = (low + high + 1) / 2;
+    if ((i64)indptr[middle] <= arc) low = middle;
+    else high = middle - 1;
+  }
+  tails[arc] = (word)low;
 }
 
 // The list of a round, and that of the next.
@@ -231,11 +241,11 @@ struct List {
   u64* keys;
 };
 
-// Propose an edge of a list to the components of its ends, unless they are one; list it for the
-// next round. All lanes of a warp call it.
+// Propose an edge of a list to the components of its ends for the next round, unless they are one;
+// what they kept in this round is forgotten. All lanes of a warp call it.
 __device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now, const List& then,
-                                             u64* next_length, word* parent, u64* best,
-                                             u64* old_best, word* old_numbers) {
+                                             u64* next_length, word* parent, u64* next_best,
+                                             u64* best, word* numbers) {
   word arc = 0, u = 0, v = 0;
   u64 key = 0;
   if (inside) {
@@ -243,8 +253,8 @@ __device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now
     key = now.keys[i];
     u = now.a[i];
     v = now.b[i];
-    old_best[u] = old_best[v] = NONE;  // of the round before
-    if (WIDE) old_numbers[u] = old_numbers[v] = (word)NONE;
+    best[u] = best[v] = NONE;
+    if (WIDE) numbers[u] = numbers[v] = (word)NONE;
     u = find_root<word>(parent, u);
     v = find_root<word>(parent, v);
   }
@@ -254,8 +264,8 @@ __device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now
   then.b[place] = v;
   then.arcs[place] = arc;
   then.keys[place] = key;
-  lower(best + u, key);
-  lower(best + v, key);
+  lower(next_best + u, key);
+  lower(next_best + v, key);
 }
 
 __device__ __forceinline__ void propose_number(i64 i, const List& list, const u64* best,
@@ -294,16 +304,17 @@ __device__ __forceinline__ void join_edge(i64 i, bool inside, const List& list, 
   unite<word>(parent, u, v);
 }
 
+// Propose the edges of a round's list that are left after it, and list them for the next round.
 extern "C" __global__ void propose(word* a, word* b, word* arcs, u64* keys, word* next_a,
                                    word* next_b, word* next_arcs, u64* next_keys, u64* lengths,
-                                   int round, word* parent, u64* best, u64* old_best,
-                                   word* old_numbers) {
+                                   int round, word* parent, u64* next_best, u64* best,
+                                   word* numbers) {
   List now = {a, b, arcs, keys}, then = {next_a, next_b, next_arcs, next_keys};
   i64 length = (i64)lengths[round], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
   for (i64 base = thread_number() - lane; base < length; base += step)
-    propose_edge(base + lane, base + lane < length, now, then, lengths + round + 1, parent, best,
-                 old_best, old_numbers);
+    propose_edge(base + lane, base + lane < length, now, then, lengths + round + 1, parent,
+                 next_best, best, numbers);
 }
 
 // With wide keys: of the edges with the least weight propose the number to the components.
@@ -311,7 +322,7 @@ extern "C" __global__ void propose_numbers(word* a, word* b, word* arcs, u64* ke
                                            const u64* lengths, int round, const u64* best,
                                            word* numbers, const word* edge) {
   List list = {a, b, arcs, keys};
-  i64 length = (i64)lengths[round + 1], step = (i64)gridDim.x * blockDim.x;
+  i64 length = (i64)lengths[round], step = (i64)gridDim.x * blockDim.x;
   for (i64 i = thread_number(); i < length; i += step)
     propose_number(i, list, best, numbers, edge);
 }
@@ -322,7 +333,7 @@ extern "C" __global__ void join_components(word* a, word* b, word* arcs, u64* ke
                                            const u64* best, const word* numbers, const word* edge,
                                            word* chosen, u64* counts) {
   List list = {a, b, arcs, keys};
-  i64 length = (i64)lengths[round + 1], lane = threadIdx.x % 32;
+  i64 length = (i64)lengths[round], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
   for (i64 base = thread_number() - lane; base < length; base += step)
     join_edge(base + lane, base + lane < length, list, parent, best, numbers, edge, chosen,
@@ -334,7 +345,7 @@ extern "C" __global__ void join_components(word* a, word* b, word* arcs, u64* ke
 extern "C" __global__ void __launch_bounds__(FINISH_THREADS)
 finish_rounds(word* a, word* b, word* arcs, u64* keys, word* next_a, word* next_b, word* next_arcs,
               u64* next_keys, u64* lengths, int round, i64 most, word* parent, u64* best,
-              u64* old_best, word* numbers, word* old_numbers, const word* edge, word* chosen,
+              u64* next_best, word* numbers, word* next_numbers, const word* edge, word* chosen,
               u64* counts) {
   __shared__ u64 length, next;
   List now = {a, b, arcs, keys}, then = {next_a, next_b, next_arcs, next_keys};
@@ -347,19 +358,18 @@ finish_rounds(word* a, word* b, word* arcs, u64* keys, word* next_a, word* next_
   if ((i64)length > most) return;
   while (length) {
     i64 count = (i64)length;
-    for (i64 base = warp; base < count; base += FINISH_THREADS)
-      propose_edge(base + lane, base + lane < count, now, then, &next, parent, best, old_best,
-                   old_numbers);
-    __syncthreads();
-    count = (i64)next;
     if (WIDE) {
       for (i64 i = threadIdx.x; i < count; i += FINISH_THREADS)
-        propose_number(i, then, best, numbers, edge);
+        propose_number(i, now, best, numbers, edge);
       __syncthreads();
     }
     for (i64 base = warp; base < count; base += FINISH_THREADS)
-      join_edge(base + lane, base + lane < count, then, parent, best, numbers, edge, chosen,
+      join_edge(base + lane, base + lane < count, now, parent, best, numbers, edge, chosen,
                 counts);
+    __syncthreads();
+    for (i64 base = warp; base < count; base += FINISH_THREADS)
+      propose_edge(base + lane, base + lane < count, now, then, &next, parent, next_best, best,
+                   numbers);
     __syncthreads();
     if (threadIdx.x == 0) {
       length = next;
@@ -368,12 +378,12 @@ finish_rounds(word* a, word* b, word* arcs, u64* keys, word* next_a, word* next_
     List list = now;
     now = then;
     then = list;
-    u64* keys_before = old_best;
-    old_best = best;
-    best = keys_before;
-    word* numbers_before = old_numbers;
-    old_numbers = numbers;
-    numbers = numbers_before;
+    u64* keys_before = best;
+    best = next_best;
+    next_best = keys_before;
+    word* numbers_before = numbers;
+    numbers = next_numbers;
+    next_numbers = numbers_before;
     __syncthreads();
   }
   if (threadIdx.x == 0) lengths[round] = 0;

@@ -18,12 +18,12 @@ MAX_BLOCKS = 2112
 FINISH_THREADS = 1024
 SHORT = 2**15
 """Edges of a list whose rounds one block does."""
-KEPT = 3
+KEPT = 2
 """Which part of the edges is expected to be left after a round."""
 ROUNDS = 72
 """No graph takes more: each round halves the components."""
 DENSE = 6
-"""Arcs a vertex from which light edges are joined first: as many as vertices, twice."""
+"""Arcs a vertex from which light edges are joined first: as many as vertices."""
 COUNTS = 2
 """Words before the lengths of lists: how many arcs are chosen, how many vertices listed."""
 MOST_KEY = 2**64 - 1
@@ -61,6 +61,7 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
     best = [empty(n, np.uint64) for _ in range(3)]
     numbers = [empty(n if wide else 1, word) for _ in range(3)]
     parent, chosen, least, listed = (empty(n, word) for _ in range(4))
+    tails = rows.kept("tails", tails_of)
     words = device.array_module.zeros(COUNTS + 2 * (ROUNDS + 2), np.uint64)
     counts = words[:COUNTS]
     arrays = rows.indptr, rows.indices, rows.weight, edge
@@ -90,26 +91,26 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
         """
         lengths = words[first:]
         launch(
-            "list_edges", blocks, *arrays, size, np.uint64(lightest), np.uint64(heaviest), parent,
-            *lists[0], lengths,
+            "list_edges", blocks, tails, *arrays[1:], np.int64(rows.arcs), np.uint64(lightest),
+            np.uint64(heaviest), parent, *lists[0], lengths, best[0],
         )  # fmt: skip
         done = 0
         while True:
             while expected > SHORT // 4 and done < ROUNDS:
                 now, then = done % 2, 1 - done % 2
                 turn = lengths, np.int32(done)
-                launch(
-                    "propose", blocks, *lists[now], *lists[then], *turn, parent, best[now],
-                    best[then], numbers[then],
-                )  # fmt: skip
                 if wide:
                     launch(
-                        "propose_numbers", blocks, *lists[then], *turn, best[now], numbers[now],
+                        "propose_numbers", blocks, *lists[now], *turn, best[now], numbers[now],
                         edge,
                     )  # fmt: skip
                 launch(
-                    "join_components", blocks, *lists[then], *turn, parent, best[now],
+                    "join_components", blocks, *lists[now], *turn, parent, best[now],
                     numbers[now], edge, chosen, counts,
+                )  # fmt: skip
+                launch(
+                    "propose", blocks, *lists[now], *lists[then], *turn, parent, best[then],
+                    best[now], numbers[now],
                 )  # fmt: skip
                 done += 1
                 expected //= KEPT
@@ -129,9 +130,20 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
         count = join_between(0, MOST_KEY, COUNTS, most // 2)
     else:
         bound = _key(light)
-        join_between(0, bound, COUNTS, 2 * n)
+        join_between(0, bound, COUNTS, n)
         count = join_between(bound + 1, MOST_KEY, COUNTS + ROUNDS + 2, n // 8)
     return chosen[:count]
+
+
+def tails_of(rows: DeviceRows) -> Buffer:
+    """Return the tail of each arc, (arcs,) words on the device."""
+    tails = rows.device.array_module.empty(rows.arcs, rows.word)
+    arguments = rows.indptr, tails, np.int64(rows.n), np.int64(rows.arcs)
+    rows.device.launch(
+        SOURCE, "write_tails", blocks_for(rows.arcs, THREADS), (THREADS,), arguments,
+        defines=rows.defines,
+    )  # fmt: skip
+    return tails
 
 
 def _key(weight: Any) -> int:

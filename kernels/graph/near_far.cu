@@ -17,9 +17,10 @@
 // How relax ends: each vertex put into near counts in the length of the list; the group that has
 // relaxed it, and has put into the lists what it lowered, counts it as done. If as many are done as
 // have been put in, nobody is at work that could put in more, and the group that sees it sets
-// `finished`. It also sets the bound of the next bucket, above the least cost in far: `few` and
-// `many` vertices in a bucket double and halve its width. Groups wait for nothing but a vertex or
-// the end, and those at work wait for nobody, so blocks need not run at the same time.
+// `finished`. It also sets the bound of the next bucket, above the least cost in far, and its width:
+// if a bucket took fewer vertices than `few`, and not twice as many as the one before, it is doubled,
+// and halved for more than `many`. Groups wait for nothing but a vertex or the end, and those at work
+// wait for nobody, so blocks need not run at the same time.
 //
 // Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in near_far.py; words have
 // WORD_BITS, 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64,
@@ -50,6 +51,12 @@
 #ifndef THREADS
 #define THREADS 256
 #endif
+#ifndef FENCE
+#define FENCE 1
+#endif
+#ifndef LOOK_FIRST
+#define LOOK_FIRST 1  // whether a cost is looked at before it is lowered
+#endif
 #ifndef NAP
 #define NAP 40  // nanoseconds between two looks into a slot
 #endif
@@ -74,8 +81,7 @@ enum Word {
   BOUND = 128,    // keys below it are near
   WIDTH = 129,    // of a bucket, a number of the type of costs
   OVER = 130,     // whether no vertex is left
-  BUCKETS = 131,  // how many have been done
-  TAKEN = 132     // vertices that groups have taken from near
+  BEFORE = 131    // vertices of the bucket before
 };
 
 #if WEIGHT == 2
@@ -98,14 +104,14 @@ __device__ __forceinline__ i64 bits_of(i64 width) { return width; }
 constexpr i64 LARGEST = 1LL << 59;
 #endif
 
-#if WEIGHT == 2
-__device__ __forceinline__ double length_of(const weight_type* weight, i64 arc) {
+#if WEIGHT == 3
+typedef int length_type;
+__device__ __forceinline__ int length_of(const weight_type*, i64) { return 1; }
+#else
+typedef weight_type length_type;
+__device__ __forceinline__ weight_type length_of(const weight_type* weight, i64 arc) {
   return weight[arc];
 }
-#elif WEIGHT == 3
-__device__ __forceinline__ i64 length_of(const weight_type*, i64) { return 1; }
-#else
-__device__ __forceinline__ i64 length_of(const weight_type* weight, i64 arc) { return weight[arc]; }
 #endif
 
 template <class T> __device__ __forceinline__ T look(const T* at) { return *(const volatile T*)at; }
@@ -114,13 +120,29 @@ __device__ __forceinline__ i64 thread_number() {
   return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-// Lower the least key of far by the least of a warp's keys. All lanes of a warp call it.
-__device__ __forceinline__ void note_least(i64 key, i64* state) {
+// Let others see what was written before they see what is written from now on. Of a thread that
+// reads a slot and then what the slot names, the address orders the reads.
+__device__ __forceinline__ void fence() {
+#if defined(CUDA_ON_CPU) || !FENCE
+  __threadfence();
+#else
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");  // as much as is needed, in less time
+#endif
+}
+
+// Lower the least key of far by the least of a warp's keys; return it. All lanes of a warp call it.
+__device__ __forceinline__ i64 note_least(i64 key, i64* state) {
   for (int step = 16; step; step /= 2) {
     i64 other = __shfl_xor_sync(ALL, key, step);
     key = other < key ? other : key;
   }
-  if (threadIdx.x % 32 == 0 && key < look(state + LEAST)) atomicMin(state + LEAST, key);
+  i64 least = key;
+  if (threadIdx.x % 32 == 0) {
+    least = look(state + LEAST);
+    if (key < least) atomicMin(state + LEAST, key);
+  }
+  least = __shfl_sync(ALL, least, 0);
+  return key < least ? key : least;
 }
 
 // Return a place in a list for each lane that wants one. All lanes of a warp call it.
@@ -135,20 +157,41 @@ __device__ __forceinline__ i64 reserve(bool wanted, i64* length) {
 __device__ inline void next_bound(i64* state, int parity, i64 few, i64 many) {
   i64 least = look(state + LEAST), bound = look(state + BOUND), done = look(state + DONE);
   state[FAR + 16 * parity] = 0;
-  state[BUCKETS] += 1;
-  state[TAKEN] += done;
+  i64 before = state[BEFORE];
+  state[BEFORE] = done;
   if (least == none()) {
     state[OVER] = 1;
     return;
   }
   cost_type width = number(state[WIDTH]);
-  if (done < few && width < number(LARGEST)) width = width + width;
+  if (done < few && done < 2 * before && width < number(LARGEST)) width = width + width;
   if (done > many) width = width / 2;
   state[WIDTH] = bits_of(width);
   bound = add(least > bound ? least : bound, width);
   bound = bound > least ? bound : least + 1;  // keys are integers
   state[BOUND] = bound < none() ? bound : none();
   state[LEAST] = none();
+}
+
+// Make all vertices unreached, and near empty.
+extern "C" __global__ void __launch_bounds__(THREADS)
+clear(i64* cost, i64* relaxed, unsigned* listed, i64 n, u64* near, i64 capacity) {
+  i64 i = thread_number();
+  if (i < capacity) near[i] = EMPTY;
+  if (i >= n) return;
+  cost[i] = relaxed[i] = none();
+  listed[i] = 0;
+}
+
+// Put the starts into far, with their keys.
+extern "C" __global__ void __launch_bounds__(THREADS)
+place_starts(const i64* starts, const i64* keys, i64 count, i64* cost, unsigned* listed,
+             word* far) {
+  i64 i = thread_number();
+  if (i >= count) return;
+  cost[starts[i]] = keys[i];
+  listed[starts[i]] = 1;
+  far[i] = (word)starts[i];
 }
 
 // Divide far into vertices below the bound, for this bucket, and the others, for the next.
@@ -181,6 +224,37 @@ split(const word* far, word* next_far, u64* near, const i64* cost, const i64* re
   }
 }
 
+// Put the far ones of a lane's heads into the list of the next bucket, unless they are in it, and
+// note the least key. All lanes of a warp call it.
+__device__ __forceinline__ void list_far(unsigned is_far, const word* heads, const i64* totals,
+                                         word* next_far, unsigned* listed, i64* length, i64* state,
+                                         i64& noted) {
+  unsigned before[HELD], listing = 0, all = 0, first = 0;
+  i64 least = none();
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    before[j] = 1;
+    if (is_far >> j & 1) before[j] = atomicExch(listed + heads[j], 1u);
+  }
+#pragma unroll
+  for (int j = 0; j < HELD; j++) {
+    if (is_far >> j & 1 && totals[j] < least) least = totals[j];
+    listing |= (before[j] == 0) << j;
+    unsigned lanes = __ballot_sync(ALL, before[j] == 0);
+    all += __popc(lanes);
+    first += __popc(lanes & ((1u << threadIdx.x % 32) - 1));
+  }
+  if (all) {
+    u64 base = 0;
+    if (threadIdx.x % 32 == 0) base = atomicAdd((u64*)length, (u64)all);
+    i64 place = (i64)__shfl_sync(ALL, base, 0) + first;
+#pragma unroll
+    for (int j = 0; j < HELD; j++)
+      if (listing >> j & 1) next_far[place++] = heads[j];
+  }
+  if (__ballot_sync(ALL, least < noted)) noted = note_least(least, state);
+}
+
 // Relax the vertices of near, and those that come below the bound by it, until none is left.
 extern "C" __global__ void __launch_bounds__(THREADS)
 relax(const word* indptr, const word* indices, const weight_type* weight, i64* cost, i64* relaxed,
@@ -188,37 +262,28 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
       i64 few, i64 many) {
   __shared__ int starts, over;
   i64* length = state + NEAR + 16 * parity;
+  i64* far_length = state + FAR + 16 * (1 - parity);
   if (threadIdx.x == 0) {
     over = 0;
     starts = look(length) > 0;  // else it stays so: nobody is at work
-    if (!starts && blockIdx.x == 0 && !look(state + OVER))
-      next_bound(state, parity, few, many);
+    if (!starts && blockIdx.x == 0 && !look(state + OVER)) next_bound(state, parity, few, many);
   }
   __syncthreads();
   if (!starts) return;
-  i64 bound = look(state + BOUND);
+  i64 bound = look(state + BOUND), noted = none();
   int lane = threadIdx.x % 32, own = lane % LANES;
   bool leads = own == 0;
-  i64 ticket = -1;
   u64 item = EMPTY;  // of all lanes of a group
+  u64 base = 0;
+  if (lane == 0) base = atomicAdd((u64*)(state + TICKET), (u64)(32 / LANES));
+  i64 ticket = (i64)__shfl_sync(ALL, base, 0) + lane / LANES;
   while (true) {
-    unsigned wanting = __ballot_sync(ALL, leads && ticket < 0 && item == EMPTY);
-    if (wanting) {
-      u64 first = 0;
-      if (lane == 0) first = atomicAdd((u64*)(state + TICKET), (u64)__popc(wanting));
-      first = __shfl_sync(ALL, first, 0);
-      if (wanting >> lane & 1) ticket = (i64)first + __popc(wanting & ((1u << lane) - 1));
-    }
     if (leads && item == EMPTY && ticket < capacity) {
       item = look(near + ticket);
-      if (item != EMPTY) {
-        near[ticket] = EMPTY;  // for the next bucket
-        ticket = -1;
-      }
+      if (item != EMPTY) near[ticket] = EMPTY;  // for the next bucket
     }
     if (LANES > 1) item = __shfl_sync(ALL, item, lane - own);
-    unsigned active = __ballot_sync(ALL, item != EMPTY);
-    if (active == 0) {
+    if (!__ballot_sync(ALL, item != EMPTY)) {
       if (threadIdx.x == 0 && look(state + FINISHED)) *(volatile int*)&over = 1;
       if (__shfl_sync(ALL, lane == 0 ? *(volatile int*)&over : 0, 0)) return;
       __nanosleep(NAP);
@@ -231,16 +296,20 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
       word vertex = (word)(item & ((1ULL << VERTEX_BITS) - 1));
       i64 chunk = (i64)(item >> VERTEX_BITS);
       key = look(cost + vertex);
+      i64 known = look(relaxed + vertex);
       begin = (i64)indptr[vertex] + chunk * CHUNK;
       end = indptr[vertex + 1];
-      if (chunk == 0) {
-        if (key >= look(relaxed + vertex)) end = begin;
-        else *(volatile i64*)(relaxed + vertex) = key;
+      if (chunk > 0) {
+        end = end < begin + CHUNK ? end : begin + CHUNK;
+      } else if (key >= known) {
+        end = begin;
+      } else {
+        *(volatile i64*)(relaxed + vertex) = key;
         i64 further = end > begin ? (end - begin - 1) / CHUNK : 0;
         if (further) {
           i64 first = (i64)atomicAdd((u64*)length, (u64)further);
           if (first + further <= capacity) {
-            __threadfence();  // the cost of the vertex
+            fence();  // the cost of the vertex
             for (i64 k = 1; k <= further; k++)
               *(volatile u64*)(near + first + k - 1) = (u64)k << VERTEX_BITS | vertex;
             end = begin + CHUNK;
@@ -248,8 +317,6 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
             atomicAdd((u64*)(state + DONE), (u64)further);  // it relaxes all arcs itself
           }
         }
-      } else {
-        end = end < begin + CHUNK ? end : begin + CHUNK;
       }
     }
     if (LANES > 1) {
@@ -259,27 +326,33 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
     }
     u64 following = EMPTY;
     i64 lost = 0;  // places behind the capacity
-    for (i64 base = begin; __ballot_sync(ALL, base < end); base += LANES * HELD) {
+    for (i64 here = begin; __ballot_sync(ALL, here < end); here += LANES * HELD) {
+      // loads first, then atomics, so that a lane waits for those of all its arcs at the same time
       word heads[HELD];
-      i64 totals[HELD];
+      length_type lengths[HELD];
+      i64 totals[HELD], before[HELD];
       unsigned is_near = 0, is_far = 0;
 #pragma unroll
       for (int j = 0; j < HELD; j++) {
-        i64 arc = base + own + j * LANES;
-        heads[j] = 0;
-        totals[j] = none();
-        if (arc < end) {
-          heads[j] = indices[arc];
-          totals[j] = add(key, length_of(weight, arc));
-        }
+        i64 arc = here + own + j * LANES;
+        heads[j] = arc < end ? indices[arc] : 0;
+        lengths[j] = arc < end ? length_of(weight, arc) : 0;
       }
 #pragma unroll
-      for (int j = 0; j < HELD; j++)
-        if (totals[j] > most || totals[j] == none() || totals[j] >= look(cost + heads[j]))
-          totals[j] = none();
+      for (int j = 0; j < HELD; j++) {
+        bool inside = here + own + j * LANES < end;
+        totals[j] = inside ? add(key, lengths[j]) : none();
+        before[j] = inside && LOOK_FIRST ? look(cost + heads[j]) : none();
+      }
 #pragma unroll
       for (int j = 0; j < HELD; j++) {
-        if (totals[j] == none() || atomicMin(cost + heads[j], totals[j]) <= totals[j]) continue;
+        bool lowers = totals[j] < before[j] && totals[j] <= most;
+        before[j] = totals[j];
+        if (lowers) before[j] = atomicMin(cost + heads[j], totals[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < HELD; j++) {
+        if (before[j] <= totals[j]) continue;
         if (totals[j] < bound) is_near |= 1u << j;
         else is_far |= 1u << j;
       }
@@ -301,60 +374,54 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
         if (from == lane) is_near &= ~(1u << j);
       }
 #endif
-      unsigned pushed = 0, before = 0;  // of the warp; of lanes and arcs before
+      unsigned any_far = __ballot_sync(ALL, is_far != 0);
+      if (any_far) list_far(is_far, heads, totals, next_far, listed, far_length, state, noted);
+      unsigned pushed = 0, first = 0;  // of the warp; of lanes before
 #pragma unroll
       for (int j = 0; j < HELD; j++) {
         unsigned lanes = __ballot_sync(ALL, is_near >> j & 1);
         pushed += __popc(lanes);
-        before += __popc(lanes & ((1u << lane) - 1));
+        first += __popc(lanes & ((1u << lane) - 1));
       }
+      unsigned spilled = 0;
       if (pushed) {
-        u64 first = 0;
-        if (lane == 0) first = atomicAdd((u64*)length, (u64)pushed);
-        i64 place = (i64)__shfl_sync(ALL, first, 0) + before;
-        if (is_near) __threadfence();  // the costs, before the slots
+        u64 place = 0;
+        if (lane == 0) place = atomicAdd((u64*)length, (u64)pushed);
+        place = __shfl_sync(ALL, place, 0) + first;
+        fence();  // the costs, before the slots
 #pragma unroll
         for (int j = 0; j < HELD; j++) {
           if (!(is_near >> j & 1)) continue;
-          if (place < capacity) {
-            *(volatile u64*)(near + place) = heads[j];
-          } else {
-            is_far |= 1u << j;
-            lost++;
-          }
+          if (place < (u64)capacity) *(volatile u64*)(near + place) = heads[j];
+          else spilled |= 1u << j;
           place++;
         }
-      }
-      if (__ballot_sync(ALL, is_far)) {
-        i64 least = none();
-#pragma unroll
-        for (int j = 0; j < HELD; j++) {
-          bool lists = is_far >> j & 1;
-          if (lists) least = totals[j] < least ? totals[j] : least;
-          lists = lists && atomicExch(listed + heads[j], 1u) == 0;
-          i64 place = reserve(lists, state + FAR + 16 * (1 - parity));
-          if (lists) next_far[place] = heads[j];
-        }
-        note_least(least, state);
+        lost += __popc(spilled);
+        if (__ballot_sync(ALL, spilled != 0))
+          list_far(spilled, heads, totals, next_far, listed, far_length, state, noted);
       }
     }
     bool ended = leads && item != EMPTY && following == EMPTY;
     item = following;
     unsigned ends = __ballot_sync(ALL, ended);
-    unsigned losses = __ballot_sync(ALL, lost);
-    if (losses) {
+    if (__ballot_sync(ALL, lost)) {
       for (int step = 16; step; step /= 2) lost += __shfl_xor_sync(ALL, lost, step);
       if (lane == 0) atomicAdd((u64*)(state + DONE), (u64)lost);
     }
-    if (ends && lane == 0) {
-      __threadfence();  // the lengths of lists, before what is done
-      i64 done = (i64)atomicAdd((u64*)(state + DONE), (u64)__popc(ends)) + __popc(ends);
-      if (done == look(length)) {
-        __threadfence();
-        next_bound(state, parity, few, many);
-        __threadfence();
-        *(volatile i64*)(state + FINISHED) = 1;
-      }
+    if (!ends) continue;
+    i64 done = 0;
+    if (lane == 0) {
+      fence();  // the lengths of lists, before what is done
+      base = atomicAdd((u64*)(state + TICKET), (u64)__popc(ends));
+      done = (i64)atomicAdd((u64*)(state + DONE), (u64)__popc(ends)) + __popc(ends);
+    }
+    base = __shfl_sync(ALL, base, 0);
+    if (ended) ticket = (i64)base + __popc(ends & ((1u << lane) - 1));
+    if (lane == 0 && done == look(length)) {
+      fence();
+      next_bound(state, parity, few, many);
+      fence();
+      *(volatile i64*)(state + FINISHED) = 1;
     }
   }
 }

@@ -13,7 +13,7 @@ from orograph.tiles.arrays import Array
 
 SOURCE = "graph/near_far.cu"
 THREADS = 256
-SPARSE_BLOCKS, DENSE_BLOCKS = 264, 1056
+SPARSE_BLOCKS, DENSE_BLOCKS = 132, 528
 """Blocks that relax; more would take their turns to look whether there is work."""
 SPLIT_BLOCKS = 1056
 BATCH = 8
@@ -22,16 +22,24 @@ ROOM = 2
 """Vertices that near has room for, in vertices of the graph; at least 1."""
 HOPS_WIDTH = 64
 """Of a bucket, in hops."""
-FEW, MANY = 64, 8
+FEW, MANY = 64, 4
 """A bucket that takes less or more than these parts of the vertices changes the width."""
+SPARSE = 6
+"""Mean degree up to which groups follow the chains of a graph."""
+SMALL, SMALL_LANES = 2**21, 8
+"""Vertices of a sparse graph for which there are more lanes than work."""
+SPARSE_WIDTH, DENSE_WIDTH = 8, 32
+"""Buckets of a sparse graph are so many times as wide as on a CPU; those of others are narrower,
+by the square of their degree."""
 # words of the state: see near_far.cu
-FAR, LEAST, BOUND, WIDTH, OVER, WORDS = 80, 112, 128, 129, 130, 133
+FAR, LEAST, BOUND, WIDTH, OVER, WORDS = 80, 112, 128, 129, 130, 132
 
 
-def lanes_for(rows: DeviceRows) -> int:
-    """Return how many lanes relax a vertex: a quarter of the mean degree, as a power of two."""
-    degree = rows.arcs / max(rows.n, 1)
-    return next(lanes for lanes in (1, 2, 4, 8, 16, 32) if lanes == 32 or degree <= 6 * lanes)
+def lanes_for(n: int, degree: float) -> int:
+    """Return how many lanes relax a vertex, given the number of vertices and the mean degree."""
+    if degree <= SPARSE:
+        return SMALL_LANES if n < SMALL else 1
+    return next(lanes for lanes in (2, 4, 8, 16, 32) if lanes == 32 or degree <= 6 * lanes)
 
 
 def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: Any) -> Buffer:
@@ -46,39 +54,46 @@ def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: An
     costs : (k,) int64 or float64
         What each of them costs, not negative.
     width : number
-        Of the first bucket; the others follow the graph.
+        Of a bucket on a CPU, from which those of the device follow, and the graph.
     most : number
         Greater costs are none: infinity, or 2**60 in integers.
     """
-    device, xp, n = rows.device, rows.device.array_module, rows.n
+    device, empty, n = rows.device, rows.device.array_module.empty, rows.n
     # numbers that are not negative have the order of their bits
     none = int(unreached(costs.dtype).view(np.int64))
-    lanes = lanes_for(rows)
+    degree = rows.arcs / n
+    lanes, sparse = lanes_for(n, degree), degree <= SPARSE
     capacity = ROOM * n + rows.arcs // (32 * lanes)
-    near = xp.full(capacity, 2**64 - 1, np.uint64)
-    lists = xp.empty(n, rows.word), xp.empty(n, rows.word)
-    listed = xp.zeros(n, np.uint32)
-    cost, relaxed = xp.full(n, none, np.int64), xp.full(n, none, np.int64)
-    first = device.upload(starts.astype(rows.word))
-    lists[0][: starts.size] = first
-    listed[first] = 1
-    cost[first] = device.upload((costs + costs.dtype.type(0)).view(np.int64))
-    state = np.zeros(WORDS, np.int64)
+    near, listed = empty(capacity, np.uint64), empty(n, np.uint32)
+    lists = empty(n, rows.word), empty(n, rows.word)
+    cost, relaxed = empty(n, np.int64), empty(n, np.int64)
+    state = np.zeros(WORDS + 2 * starts.size, np.int64)  # and starts, and keys
+    state[WORDS : WORDS + starts.size] = starts
+    state[WORDS + starts.size :] = (costs + costs.dtype.type(0)).view(np.int64)
     state[FAR], state[LEAST] = starts.size, none
-    unit = costs.dtype.type(min(width, none) if costs.dtype.kind == "i" else width)
+    width = float(width) * (SPARSE_WIDTH if sparse else DENSE_WIDTH / degree**2)
+    unit = costs.dtype.type(min(int(width), none) if costs.dtype.kind == "i" else width)
     bound = costs.min() + unit
     state[WIDTH] = unit.view(np.int64)
     state[BOUND] = min(int(bound.view(np.int64)) + int(unit == 0), none)
-    words = device.upload(state)
-    defines = {**rows.defines, "LANES": lanes, "FOLLOW": int(lanes == 1), "THREADS": THREADS}
+    words, size, room = device.upload(state), np.int64(n), np.int64(capacity)
+    defines = {**rows.defines, "LANES": lanes, "FOLLOW": int(sparse), "THREADS": THREADS}
     few, many = np.int64(n // FEW), np.int64(n // MANY)
     highest = costs.dtype.type(min(most, unreached(costs.dtype))).view(np.int64)
-    blocks = min(blocks_for(n * lanes, THREADS)[0], SPARSE_BLOCKS if lanes == 1 else DENSE_BLOCKS)
+    blocks = min(blocks_for(n * lanes, THREADS)[0], SPARSE_BLOCKS if sparse else DENSE_BLOCKS)
     split_blocks = min(blocks_for(n, THREADS)[0], SPLIT_BLOCKS)
 
     def launch(kernel: str, count: int, *arguments: Any) -> None:
         device.launch(SOURCE, kernel, (count,), (THREADS,), arguments, defines=defines)
 
+    launch(
+        "clear", blocks_for(max(n, capacity), THREADS)[0], cost, relaxed, listed, size, near, room
+    )
+    first, keys = words[WORDS : WORDS + starts.size], words[WORDS + starts.size :]
+    launch(
+        "place_starts", blocks_for(starts.size, THREADS)[0], first, keys, np.int64(starts.size),
+        cost, listed, lists[0],
+    )  # fmt: skip
     bucket = 0
     while not device.download(words[OVER : OVER + 1])[0]:
         for _ in range(BATCH):
@@ -89,7 +104,7 @@ def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: An
             )
             launch(
                 "relax", blocks, rows.indptr, rows.indices, rows.weight, cost, relaxed, near,
-                np.int64(capacity), following, listed, words, parity, highest, few, many,
+                room, following, listed, words, parity, highest, few, many,
             )  # fmt: skip
             bucket += 1
     return cost.view(costs.dtype)

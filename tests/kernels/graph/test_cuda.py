@@ -79,7 +79,7 @@ def test_costs_from_one_vertex(
     kind: str, lanes: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In narrow and wide buckets, with arcs that weigh 0 and vertices beyond the most."""
-    monkeypatch.setattr(near_far_cuda, "lanes_for", lambda rows: lanes)
+    monkeypatch.setattr(near_far_cuda, "lanes_for", lambda n, degree: lanes)
     monkeypatch.setattr(near_far_cuda, "THREADS", 64 if lanes == 1 else 32)
     for seed, n, m in ((0, 60, 300), (1, 120, 250), (2, 9, 200)):
         graph = graph_of(kind, seed, n, m, directed=seed != 1)

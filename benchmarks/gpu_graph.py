@@ -21,6 +21,7 @@ import numpy as np
 from device_time import TimedDevice, milliseconds
 
 import orograph as og
+from orograph.graphs.device import rows as device_rows
 from orograph.graphs.shortest_paths import WIDTH
 from orograph.kernels.device_rows import DeviceRows
 from orograph.kernels.graph import (
@@ -201,24 +202,31 @@ def speed(side: int) -> None:
 def run(side: int) -> None:
     """Operations on a graph in memory: on the GPU, first and later calls, on the CPU, and auto."""
     graphs: list[tuple[str, Graph]] = [("New York", graph) for graph in new_york()]
-    graphs += [(f"lattice {n}^2", lattice(n).as_graph()) for n in (512, side // 8, side // 4)]
     graphs += [("Kronecker 2^18", kronecker(18, 16).as_graph())]
-    graphs += [(f"lattice {side // 2}^2", lattice(side // 2).as_graph())]
+    for n in (64, 128, 256, 512, side // 8, side // 4, side // 2):
+        graphs.append((f"lattice {n}^2", lattice(n).as_graph()))
     for name, graph in graphs:
         first = graph.ids[graph.vertex_count // 2].item()
-        repeat = 7 if graph.vertex_count < 2**22 else 1
+        repeat = 7 if graph.vertex_count < 2**22 else 0
         for what, call in {
             "paths": partial(og.shortest_paths, graph, first),
             "hops": partial(og.hop_distance, graph, first),
             "components": partial(og.connected_components, graph),
             "forest": partial(og.minimum_spanning_forest, graph),
         }.items():
-            numba = wall(partial(call, backend="numba"), repeat)
-            cuda = wall(partial(call, backend="cuda"), 7)
-            auto = wall(partial(call, backend="auto"), repeat)
+
+            def upload(call: Callable[..., Any] = call) -> None:
+                device_rows.forget_all()
+                call(backend="cuda")
+
+            uploads = wall(upload, min(repeat, 3))[-1:]
+            numba, cuda, auto = (
+                statistics.median(wall(partial(call, backend=backend), many)[-max(many, 1) :])
+                for backend, many in (("numba", repeat), ("cuda", 7), ("auto", max(repeat, 1)))
+            )
             print(
-                f"{what}, {name}, {graph.vertex_count} vertices: CUDA first {cuda[0]:.2f} ms, "
-                f"later {statistics.median(cuda[1:]):.2f}, Numba "
-                f"{statistics.median(numba[1:]):.2f}, auto {statistics.median(auto[1:]):.2f}",
+                f"{what}, {name}, {graph.vertex_count} vertices, {graph.arc_count} arcs: CUDA with "
+                f"upload {uploads[0]:.2f} ms, without {cuda:.2f}, Numba {numba:.2f}, auto "
+                f"{auto:.2f}",
                 flush=True,
             )

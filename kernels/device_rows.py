@@ -85,9 +85,9 @@ def upload_rows(device: Device, indptr: Array, indices: Array, weight: Array | N
     )
 
 
-def with_weights(rows: DeviceRows, weight: Array) -> DeviceRows:
-    """Return rows on a device with weights, which are copied there."""
-    return replace(rows, weight=rows.device.upload(np.ascontiguousarray(weight)))
+def with_weights(rows: DeviceRows, weight: Buffer) -> DeviceRows:
+    """Return rows on a device with weights, which are there."""
+    return replace(rows, weight=weight)
 
 
 def word_for(*counts: int) -> np.dtype[Any]:

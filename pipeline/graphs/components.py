@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
+from orograph.graphs.device.choice import choose_for_graph, need_both_ways
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import GraphJob, graph_job, search_job, sweep_job
 from orograph.graphs.part_search import PartReader
@@ -39,16 +39,15 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
     numbered from 1 by their first vertex in the source.
     """
     graph = graph.joined()
-    graph.need_both_ways("connected components")
-    chosen = choose_backend("graph_components", (), spec)
+    chosen = choose_for_graph("graph_components", graph, spec)
+    need_both_ways(graph, "connected components", chosen)
 
-    if graph.part_count > 1:
+    if graph.part_count > 1 and may_use_numba(chosen):
         if method not in ("auto", "rem"):
             raise InputError(
                 f"method: {method!r} is for a graph in one part, and this one has "
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
-        chosen = choose_backend("graph_parts", (), spec)  # they are joined on the CPU
         if not stays_in_memory((), spec):
             return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
+from orograph.graphs.device.choice import choose_for_graph, need_both_ways
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import GraphJob, graph_job, sweep_job
@@ -26,17 +26,17 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
     graph = graph.joined()
-    graph.need_both_ways("a minimum spanning forest")
-    chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), spec)
+    chosen = choose_for_graph("graph_forest", graph, spec)
+    need_both_ways(graph, "a minimum spanning forest", chosen)
 
-    if graph.part_count > 1:
+    if graph.part_count > 1 and may_use_numba(chosen):
         problem = GraphForest(graph.bounds, graph.edge_count, chosen)
         return sweep_job(graph.with_both_ways(), problem, {}, spec)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         if not may_use_numba(backend):
             with memory_reported():
-                in_forest, weights = on_gpu(graph).forest(graph)
+                in_forest, weights = on_gpu(graph).forest(graph.edge_count)
         else:
             arcs = spanning_forest(*graph.rows, graph.edge_both_ways)
             in_forest = np.zeros(graph.edge_count, np.bool_)

@@ -10,6 +10,7 @@ import numpy as np
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
+from orograph.graphs.device.choice import choose_for_graph
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import GraphJob, parts_job, search_job
 from orograph.graphs.part_search import PartReader, hop_levels, predecessors_from_hops
@@ -32,7 +33,7 @@ def hops_job(
     """Return the job that counts hops from the nearest source, with predecessors if requested."""
     graph = graph.joined()
     starts = graph.vertices(sources, "sources")
-    chosen = choose_backend("graph_hops", (), spec)
+    chosen = choose_for_graph("graph_hops", graph, spec)
     limit = graph.vertex_count if most is None else int(most)
     parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
 from orograph.graphs.columns import Columns, vertex_columns
+from orograph.graphs.device.choice import choose_for_graph
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import check_graph, parts_job, search_job
 from orograph.graphs.part_search import (
@@ -143,7 +144,10 @@ def shortest_paths(
     starts = graph.vertices(sources, "sources")
     spec = RunSpec(**options)
     method = choose_method(graph, method)
-    chosen = choose_backend(STAGES[method], (), spec)
+    if method == "delta-stepping":
+        chosen = choose_for_graph("graph_paths", graph, spec)
+    else:
+        chosen = choose_backend(STAGES[method], (), spec)
     search = PathSearch(
         graph, method, strategy or "active", limit_of(graph, max_cost), predecessors
     )

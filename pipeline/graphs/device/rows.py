@@ -1,26 +1,30 @@
 """Graphs in the memory of a GPU, where they are kept from one call to the next.
 
 The rows of a `Graph` are uploaded when a question first needs them, and dropped with the graph. So
-a second question pays for its kernels and the copy of its result alone. Results come in the order
-of the graph's source.
+a second question pays for its kernels and the copy of its result alone. A stored graph is read in
+pieces, of which this process holds one at a time. Results come in the order of the graph's source.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from threading import Lock
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from orograph.kernels.device import Buffer, Device, current_device
-from orograph.kernels.device_rows import DeviceRows, as_word, upload_rows, with_weights
+from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
-from orograph.kernels.graph.forest_cuda import forest_on_device
+from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
 from orograph.kernels.graph.near_far_cuda import hops_on_device, search
 from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
+
+PIECE = 2**24
+"""Elements of a stored array that are uploaded at once."""
 
 
 class DeviceGraph:
@@ -28,47 +32,100 @@ class DeviceGraph:
 
     def __init__(self, graph: Graph, device: Device) -> None:
         # not the graph itself: it would never be dropped
-        self._rows, self._stored, self.device = graph.rows, graph.stored, device
-        self._edge: Buffer | None = None
-        self._lock = Lock()
+        self._arrays: Mapping[str, Any] = graph.arrays
+        self._stored, self._directed, self.device = graph.stored, graph.directed, device
+        self._word = word_for(graph.vertex_count + 1, graph.arc_count)
+        self._lock = RLock()
 
-    def _upload(self, name: str) -> Any:
-        """Return a cached property, which only one thread uploads."""
+    def _get(self, name: str) -> Any:
+        """Return a cached property, which only one thread computes."""
         with self._lock:
-            return getattr(self, name)
+            known = name in self.__dict__
+            found = getattr(self, name)
+            if not known:  # other threads have streams of their own
+                self.device.synchronize()
+            return found
+
+    def _upload(self, name: str) -> Buffer:
+        """Return an array of the graph on the device; numbers of vertices and arcs as words."""
+        array = self._arrays[name]
+        if isinstance(array, np.ndarray):
+            return self.device.upload(self._converted(name, array))
+        kind = self._converted(name, np.empty(0, array.dtype)).dtype
+        buffer = self.device.array_module.empty(array.shape, kind)
+        for begin in range(0, array.shape[0], PIECE):
+            piece = self._converted(name, np.asarray(array[begin : begin + PIECE]))
+            buffer[begin : begin + piece.size] = self.device.upload(piece)
+        return buffer
+
+    def _converted(self, name: str, values: Array) -> Array:
+        return values if name == "weight" else as_word(values, self._word)
 
     @cached_property
     def _links(self) -> DeviceRows:
-        return upload_rows(self.device, *self._rows[:2], None)
+        return DeviceRows(self.device, self._upload("indptr"), self._upload("indices"), None)
 
     @cached_property
-    def _weighted(self) -> DeviceRows:
-        return with_weights(self._links, self._rows.weight)
+    def _rows(self) -> DeviceRows:
+        return with_weights(self._links, self._upload("weight"))
 
     @cached_property
     def _order(self) -> Buffer:
-        return self.device.upload(self._stored.astype(self._links.word))
+        return self.device.upload(as_word(self._stored, self._word))
+
+    @cached_property
+    def _by_head(self) -> Buffer:
+        """Indices that sort the arcs by head; those of one head stay in their order."""
+        xp, indices = self.device.array_module, self._links.indices
+        if self._word.itemsize > 4:
+            return xp.argsort(indices, kind="stable")
+        arcs = xp.arange(indices.size, dtype=np.uint64)
+        return xp.sort(indices.astype(np.uint64) << np.uint64(32) | arcs).astype(self._word)
+
+    @cached_property
+    def _reversible(self) -> bool:
+        """Whether the arcs by head mirror those by tail, so that each has its reverse."""
+        if not self._directed or "edge_both_ways" in self._arrays:
+            return True
+        rows, order = self._rows, self._by_head
+        tails = rows.kept("tails", tails_of)
+        different = (rows.indices != tails[order]) | (tails != rows.indices[order])
+        assert rows.weight is not None
+        different |= rows.weight != rows.weight[order]
+        return not bool(self.device.download(different.any().reshape(1))[0])
+
+    @cached_property
+    def _edge_both_ways(self) -> Buffer:
+        if "edge_both_ways" in self._arrays:
+            return self._upload("edge_both_ways")
+        edge = self._upload("edge")
+        both = self._directed
+        return self.device.array_module.minimum(edge, edge[self._by_head]) if both else edge
 
     @property
     def links(self) -> DeviceRows:
         """Outgoing arcs of all stored vertices, without weights."""
-        rows: DeviceRows = self._upload("_links")
+        rows: DeviceRows = self._get("_links")
         return rows
 
     @property
     def rows(self) -> DeviceRows:
         """Outgoing arcs of all stored vertices, with weights."""
-        rows: DeviceRows = self._upload("_weighted")
+        rows: DeviceRows = self._get("_rows")
         return rows
+
+    @property
+    def reversible(self) -> bool:
+        """Whether each arc has its reverse for certain; if not, `Graph.one_way` tells."""
+        return bool(self._get("_reversible"))
 
     def in_source_order(self, values: Buffer) -> Buffer:
         """Return values of stored vertices in the order of the source."""
-        return values[self._upload("_order")]
+        return values[self._get("_order")]
 
     def paths(self, start: int, width: Any, most: Any) -> Buffer:
         """Return the cost of each stored vertex from one."""
-        zero = np.zeros(1, width.dtype)
-        return search(self.rows, np.array([start]), zero, width, most)
+        return search(self.rows, np.array([start]), np.zeros(1, width.dtype), width, most)
 
     def hops(self, starts: Array, most: int) -> Buffer:
         """Return the hops of each stored vertex from the nearest start, -1 beyond `most`."""
@@ -77,24 +134,21 @@ class DeviceGraph:
     def components(self) -> tuple[Array, Array]:
         """Return the component at each place of the source, from 1, and how large they are."""
         root = components_on_device(self.links)
-        labels, sizes = number_on_device(self.device, root, self._upload("_order"))
+        labels, sizes = number_on_device(self.device, root, self._get("_order"))
         return self.device.download(labels), self.device.download(sizes)
 
-    def forest(self, graph: Graph) -> tuple[Array, Array]:
+    def forest(self, edge_count: int) -> tuple[Array, Array]:
         """Return which edges of the graph are in its forest, and the weights of those."""
-        with self._lock:
-            if self._edge is None:
-                self._edge = self.device.upload(as_word(graph.edge_both_ways, self._links.word))
-        arcs = forest_on_device(self.rows, self._edge)
-        in_forest = self.device.array_module.zeros(graph.edge_count, np.bool_)
-        in_forest[self._edge[arcs]] = True
-        weight = self.rows.weight
-        assert weight is not None
-        return self.device.download(in_forest), self.device.download(weight[arcs])
+        rows, edge = self.rows, self._get("_edge_both_ways")
+        arcs = forest_on_device(rows, edge)
+        in_forest = self.device.array_module.zeros(edge_count, np.bool_)
+        in_forest[edge[arcs]] = True
+        assert rows.weight is not None
+        return self.device.download(in_forest), self.device.download(rows.weight[arcs])
 
 
 _held: WeakKeyDictionary[Graph, DeviceGraph] = WeakKeyDictionary()
-_lock = Lock()
+_lock = RLock()
 
 
 def on_gpu(graph: Graph) -> DeviceGraph:
@@ -105,3 +159,15 @@ def on_gpu(graph: Graph) -> DeviceGraph:
         if held is None or held.device is not device:
             held = _held[graph] = DeviceGraph(graph, device)
     return held
+
+
+def is_on_gpu(graph: Graph) -> bool:
+    """Return whether the graph's rows are on this process's GPU."""
+    with _lock:
+        return graph in _held
+
+
+def forget_all() -> None:
+    """Drop all graphs from this process's GPU; the next question uploads its graph again."""
+    with _lock:
+        _held.clear()

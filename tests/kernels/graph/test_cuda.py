@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from oracle_graph import random_edges
 
 import orograph as og
-from orograph.graphs.device import rows as device_rows
 from orograph.kernels.device_rows import DeviceRows
 from orograph.kernels.graph import (
     components_cuda,
@@ -288,18 +285,3 @@ def test_operations_take_the_backend() -> None:
         assert on_gpu.equals(on_cpu)
     with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel"):
         og.shortest_paths(graph, 1, method="dijkstra", backend="cuda")
-
-
-@pytest.mark.usefixtures("emulated_gpu", "small_blocks")
-def test_a_graph_stays_on_the_gpu_while_it_exists() -> None:
-    graph = graph_of("int32", 6, directed=False)
-    held = device_rows.on_gpu(graph)
-    og.hop_distance(graph, 1, backend="cuda")
-    rows = held.links
-    og.shortest_paths(graph, 1, backend="cuda")
-    assert device_rows.on_gpu(graph) is held
-    assert held.rows.indices is rows.indices is held.links.indices
-    left = weakref.ref(held)
-    del graph, held, rows
-    gc.collect()
-    assert left() is None

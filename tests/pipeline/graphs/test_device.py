@@ -1,0 +1,113 @@
+"""Graphs on a GPU, which the emulator stands for: what is kept, uploaded in pieces, and chosen."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_cpu.emulator import Emulator
+from oracle_graph import random_edges
+
+import orograph as og
+from orograph.execution.options import RunSpec
+from orograph.graphs.device import choice, rows
+from orograph.kernels.graph import near_far_cuda
+from orograph.tiles.graph import graph as graph_module
+from orograph.tiles.graph.graph import Graph, make_graph
+from orograph.tiles.graph.store import write_graph
+from orograph.tiles.storage import open_storage
+
+N = 60
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, emulated_gpu: Emulator) -> Emulator:
+    """Let few threads wait for work, and graphs be in parts."""
+    monkeypatch.setattr(near_far_cuda, "THREADS", 32)
+    monkeypatch.setattr(graph_module, "JOINED_ARCS", 0)
+    return emulated_gpu
+
+
+def graph_of(directed: bool, parts: int = 1, floats: bool = False) -> Graph:
+    """Return a random graph; a directed one has each edge both ways."""
+    tail, head, weight = random_edges(4, N, 250, floats=floats)
+    if directed:
+        tail, head = np.append(tail, head), np.append(head, tail)
+        weight = np.append(weight, weight)
+    return make_graph(tail, head, weight, np.arange(N), directed=directed, parts=parts)
+
+
+QUESTIONS: dict[str, Any] = {
+    "paths": lambda graph, backend: og.shortest_paths(graph, [1, 2], backend=backend),
+    "hops": lambda graph, backend: og.hop_distance(graph, [1, 5], backend=backend),
+    "components": lambda graph, backend: og.connected_components(graph, backend=backend),
+    "forest": lambda graph, backend: og.minimum_spanning_forest(graph, backend=backend),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
+def test_a_stored_graph_in_parts_is_uploaded_in_pieces(
+    directed: bool, question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "PIECE", 37)
+    expected = QUESTIONS[question](graph_of(directed, floats=True), "numba")
+    graph = write_graph(graph_of(directed, 3, floats=True), open_storage(tmp_path / "graph"))
+    found = QUESTIONS[question](graph, "cuda")
+    assert found.equals(expected)
+    assert "rows" not in graph.__dict__
+
+
+def test_an_edge_without_a_reverse_is_found() -> None:
+    graph = make_graph(
+        np.array([0, 1, 1]), np.array([1, 0, 2]), np.ones(3), np.arange(3), directed=True
+    )
+    assert not rows.on_gpu(graph).reversible
+    with pytest.raises(og.InputError, match=r"edge 2 \(1 to 2, weight 1\.0\)"):
+        og.connected_components(graph, backend="cuda")
+    # parallel edges that cross: not seen from the order of the arcs, but each has its reverse
+    crossed = make_graph(
+        np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]), np.array([2, 5, 5, 2]), np.arange(2),
+        directed=True,
+    )  # fmt: skip
+    found = og.minimum_spanning_forest(crossed, backend="cuda")
+    assert found.equals(og.minimum_spanning_forest(crossed, backend="numba"))
+
+
+def test_a_graph_stays_while_it_exists() -> None:
+    graph = graph_of(False)
+    held = rows.on_gpu(graph)
+    og.hop_distance(graph, 1, backend="cuda")
+    links = held.links
+    og.shortest_paths(graph, 1, backend="cuda")
+    assert rows.on_gpu(graph) is held
+    assert held.rows.indices is links.indices
+    assert held.links is links
+    left = weakref.ref(held)
+    del graph, held, links
+    gc.collect()
+    assert left() is None
+
+
+def test_auto_takes_what_is_faster(small: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, stage = graph_of(False), "graph_paths"
+    arcs = graph.arc_count
+
+    def chosen(backend: str | None = None, **options: Any) -> str:
+        return choice.choose_for_graph(stage, graph, RunSpec(backend=backend, **options))
+
+    for least, expected in ((arcs + 1, "numba"), (arcs, "cuda")):
+        monkeypatch.setitem(choice.LEAST, stage, choice.Least(least, 2**40))
+        assert chosen() == chosen("auto") == expected
+        assert chosen("cuda") == "cuda"
+        assert chosen("numba") == "numba"
+    monkeypatch.setattr(small, "free_bytes", lambda: 1000)
+    assert chosen() == "numba"
+    rows.on_gpu(graph)
+    for least, expected in ((arcs + 1, "numba"), (arcs, "cuda")):
+        monkeypatch.setitem(choice.LEAST, stage, choice.Least(2**40, least))
+        assert chosen() == expected

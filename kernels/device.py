@@ -384,6 +384,15 @@ def current_device() -> Device:
     return device
 
 
+def shared_device() -> Device:
+    """The device of `current_device`, on the stream that the calling thread has already.
+
+    Memory that is given back is kept for its stream. So what a thread that ends had is used again
+    by the next, which on a stream of its own would have to get new memory from the driver.
+    """
+    return _gpu()
+
+
 def blocks_for(count: int, threads: int) -> tuple[int]:
     """Return a launch grid with a thread for each of ``count`` items; at least one block."""
     return (max(1, -(-int(count) // threads)),)

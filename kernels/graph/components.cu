@@ -1,8 +1,7 @@
 // The connected components of a graph in compressed rows: union-find, first neighbours first.
 //
 // The CUDA counterpart of components.py. Each vertex begins with its first neighbour as its parent,
-// if that is smaller (start_parents, shorten_paths), and is joined to its last one (join_last; where there
-// are many arcs, some vertices suffice). After
+// if that is smaller (start_parents, shorten_paths), and is joined to its last one (join_last). After
 // that most vertices of many graphs are in one tree. *find_largest* asks a sample of vertices for
 // it. A vertex in that tree is not looked at again: an edge that leads out of it is found from its
 // other end. Of all others all arcs are joined, by a thread if there are up to FEW (join_few),
@@ -56,10 +55,10 @@ extern "C" __global__ void shorten_paths(word* parent, i64 n) {
   if (v < n) *(volatile word*)(parent + v) = find_root<word>(parent, (word)v);
 }
 
-// Join each vertex, of every so many, to its last neighbour.
-extern "C" __global__ void join_last(const word* indptr, const word* indices, word* parent, i64 n,
-                                     i64 every) {
-  i64 v = thread_number() * every;
+// Join each vertex to its last neighbour.
+extern "C" __global__ void join_last(const word* indptr, const word* indices, word* parent,
+                                     i64 n) {
+  i64 v = thread_number();
   if (v >= n) return;
   word begin = indptr[v], end = indptr[v + 1];
   word last = begin < end ? indices[end - 1] : (word)v;

@@ -14,8 +14,6 @@ SOURCE = "graph/components.cu"
 THREADS = 256
 SAMPLE = 1024
 """Threads of the block that looks for the largest tree."""
-DENSE, EVERY = 6, 4
-"""If there are more arcs a vertex, a fourth of the vertices are joined to their last neighbours."""
 LIST_BLOCKS = 1056
 """Blocks that join the arcs of vertices of many."""
 
@@ -38,8 +36,7 @@ def components_on_device(rows: DeviceRows) -> Buffer:
 
     launch("start_parents", everywhere, *of_rows, counts)
     launch("shorten_paths", everywhere, parent, size)
-    every = 1 if rows.arcs <= DENSE * n else EVERY
-    launch("join_last", blocks_for(-(-n // every), THREADS), *of_rows, np.int64(every))
+    launch("join_last", everywhere, *of_rows)
     launch("find_largest", (1,), parent, size, largest, threads=SAMPLE)
     launch("join_few", everywhere, *of_rows, largest, listed, counts)
     many = (min(blocks_for(rows.arcs, THREADS)[0], LIST_BLOCKS),)

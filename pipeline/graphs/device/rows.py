@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from orograph.kernels.device import Buffer, Device, current_device
+from orograph.kernels.device import Buffer, Device, shared_device
 from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
 from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
@@ -153,7 +153,7 @@ _lock = RLock()
 
 def on_gpu(graph: Graph) -> DeviceGraph:
     """Return the graph on this process's GPU, where it stays as long as it exists."""
-    device = current_device()
+    device = shared_device()
     with _lock:
         held = _held.get(graph)
         if held is None or held.device is not device:

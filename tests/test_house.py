@@ -488,6 +488,16 @@ def test_importing_orograph_is_quick_and_needs_no_gpu_or_plotting() -> None:
     assert own < 0.5, f"orograph's own modules take {own:.2f} s; import lazily"
 
 
+def test_the_command_line_imports_no_sparse_matrices_or_images() -> None:
+    code = """
+import sys
+import orograph.cli.main as command_line
+command_line._parser()
+print([name for name in ("scipy.sparse", "scipy.ndimage") if name in sys.modules])
+"""
+    assert run(sys.executable, "-c", code).splitlines()[-1] == "[]"
+
+
 KERNEL = 'extern "C" __global__ void fill(float *out) { out[threadIdx.x] = SOURCE; }'
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import label
 
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -49,6 +48,8 @@ def find_sources(result: RasterLike | VectorLike, raster: Raster) -> npt.NDArray
     cells = known.read(Window(0, 0, *known.shape))
     zero = valid_cells(cells, known.nodata) & (cells == 0)
     if known.name == "cost":
+        from scipy.ndimage import label  # slow to import
+
         regions, count = label(zero, np.ones((3, 3)))
         alone = np.bincount(regions.ravel(), minlength=count + 1) == 1
         zero &= alone[regions]

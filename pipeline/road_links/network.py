@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
 from orograph.kernels.graph.spread import spread
 from orograph.kernels.roads.cut import Pieces
@@ -83,6 +82,8 @@ def find_vertices(ends: PieceEnds, cost: Array, nodes: int) -> Vertices:
 
     Points from ``nodes`` on are ports.
     """
+    from scipy import sparse  # slow to import
+
     n = ends.point.size
     joined = sparse.coo_array((np.ones(cost.size), (ends.of_start, ends.of_end)), shape=(n, n))
     count, group = sparse.csgraph.connected_components(joined, directed=False)

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError
@@ -21,6 +20,7 @@ from orograph.tiles.graph.files import (
     suffix_of,
 )
 from orograph.tiles.graph.graph import Graph, make_graph
+from orograph.tiles.graph.sparse import is_sparse
 from orograph.tiles.graph.store import is_graph, open_graph, write_graph
 from orograph.tiles.graph.tables import (
     Edges,
@@ -125,7 +125,7 @@ def read_graph(
         return _stored(source, coordinates, directed, parts, target, takeover)
     if isinstance(source, (str, os.PathLike)):
         edges = _from_file(Path(source))
-    elif sparse.issparse(source):
+    elif is_sparse(source):
         edges = from_sparse(cast("SparseMatrix", source))
     elif hasattr(source, "adjacency") and hasattr(source, "is_directed"):
         edges = from_networkx(cast("NetworkXGraph", source))

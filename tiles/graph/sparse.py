@@ -1,11 +1,18 @@
-"""Check SciPy sparse arrays, whose index arrays may be inconsistent."""
+"""Recognise SciPy sparse arrays, and check their index arrays, which may be inconsistent."""
 
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from orograph.tiles.errors import InputError
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether a value is a SciPy sparse array, without importing scipy.sparse for it."""
+    sparse = sys.modules.get("scipy.sparse")  # whoever has made one has imported it
+    return sparse is not None and bool(sparse.issparse(value))
 
 
 def entries_of(matrix: Any, argument: str) -> Any:

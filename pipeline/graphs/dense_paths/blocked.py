@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
-from scipy import sparse
 
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.compute import compute
@@ -44,6 +43,7 @@ from orograph.tiles.grid.window import Window
 
 if TYPE_CHECKING:
     from distributed import Client
+    from scipy import sparse
 
     from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 
@@ -412,6 +412,8 @@ class Sources:
         edges = self.context.checkpoints.load("graph", Node(0, 0))
         if edges is None:
             raise RunError("all pairs: the edges are gone or damaged; resume=True saves them again")
+        from scipy import sparse  # slow to import
+
         return sparse.csr_array(edges, shape=(self.n, self.n))
 
     def task_sources(self, i: int) -> None:

@@ -15,12 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product, starmap
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import psutil
-from scipy import sparse
 
 from orograph.execution.settings import thread_count
 from orograph.kernels.minplus.lanes import BARRIER
@@ -28,8 +27,11 @@ from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import refuse_large_graph
-from orograph.tiles.graph.sparse import entries_of
+from orograph.tiles.graph.sparse import entries_of, is_sparse
 from orograph.tiles.raster.array import is_cupy
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 DTYPES = ("float64", "float32", "int64")
 SCAN = 256
@@ -59,7 +61,7 @@ class EdgeMatrix:
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Return the edge lengths between a range of tails and a range of heads."""
-        if sparse.issparse(self.values):
+        if is_sparse(self.values):
             part = self.values[rows, columns].tocoo()
             lengths = self._lengths(part.data, rows, columns)
             block = self._none((rows.stop - rows.start, columns.stop - columns.start))
@@ -120,7 +122,7 @@ class EdgeMatrix:
     @cached_property
     def statistics(self) -> EdgeStatistics:
         """Statistics of all edges, read once."""
-        if sparse.issparse(self.values):
+        if is_sparse(self.values):
             return self._sparse_statistics()
         here = isinstance(self.values, np.ndarray)
         # whole chunks of what is stored, so that each is decoded once
@@ -169,7 +171,7 @@ class EdgeMatrix:
 
     def as_sparse(self) -> sparse.csr_array:
         """Return the edges as a CSR array, without loops, including edges of length 0."""
-        if not sparse.issparse(self.values):
+        if not is_sparse(self.values):
             needed = self.n**2 * (2 * self.dtype.itemsize + 2)
             free = psutil.virtual_memory().available
             if needed > free:
@@ -187,6 +189,8 @@ class EdgeMatrix:
             data = self._lengths(coo.data, whole, whole)
             keep = self.reach(data) & (coo.row != coo.col)
             rows, columns, data = coo.row[keep], coo.col[keep], data[keep]
+        from scipy import sparse  # slow to import
+
         entries = data.astype(np.float64), (rows, columns)
         return sparse.csr_array(entries, shape=(self.n, self.n))
 
@@ -211,7 +215,7 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
         values = values.to_numpy()  # pandas
     if isinstance(values, (str, os.PathLike)):
         values = _open_array(values)
-    if sparse.issparse(values):
+    if is_sparse(values):
         if len(values.shape) == 2:
             refuse_large_graph(max(values.shape), values.nnz, "graph")
             values = _shortest_of_parallel(values)
@@ -230,7 +234,7 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
         )
     if values.dtype.kind not in "iufb":
         raise InputError(f"graph: {values.dtype} are no lengths; use floats or integers")
-    none = None if sparse.issparse(values) and no_edge == 0 else no_edge
+    none = None if is_sparse(values) and no_edge == 0 else no_edge
     return EdgeMatrix(values, int(values.shape[0]), np.dtype(dtype), none)
 
 
@@ -263,6 +267,8 @@ def _open_array(path: str | os.PathLike[str]) -> Any:
 
 def _shortest_of_parallel(graph: Any) -> sparse.csr_array:
     """Return a CSR array that keeps the least of duplicate entries."""
+    from scipy import sparse  # slow to import
+
     coo = entries_of(graph, "graph")
     order = np.lexsort((coo.data, coo.col, coo.row))
     rows, columns, data = coo.row[order], coo.col[order], coo.data[order]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from orograph.graphs.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
 from orograph.graphs.dense_paths.blocked import METHODS
@@ -15,6 +14,7 @@ from orograph.graphs.dense_paths.graphs import labelled
 from orograph.operations.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.sparse import is_sparse
 from orograph.tiles.store.create import Layout
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def estimate_all_pairs(
     else:
         matrix = open_edges(labelled(graph)[0], name, 0)
         n, values = matrix.n, matrix.values
-        edges = int(values.nnz) if sparse.issparse(values) else n * n
-        stored = edges * (values.dtype.itemsize + 4 * sparse.issparse(values))
-        held = stored if isinstance(values, np.ndarray) or sparse.issparse(values) else 0
+        edges = int(values.nnz) if is_sparse(values) else n * n
+        stored = edges * (values.dtype.itemsize + 4 * is_sparse(values))
+        held = stored if isinstance(values, np.ndarray) or is_sparse(values) else 0
     if method == "auto":
         method = DIJKSTRA if few_edges(edges, n) else "floyd-warshall"
     side = min(Layout(tile, tile).tile if tile is not None else usual_tile(n, method), n)

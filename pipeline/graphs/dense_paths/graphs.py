@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-from scipy import sparse
 
 from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 from orograph.tiles.arrays import Array
@@ -24,6 +23,8 @@ def labelled(graph: Any) -> tuple[Any, Array | None]:
     if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
         graph = read_graph(graph)
     if isinstance(graph, Graph):
+        from scipy import sparse  # slow to import
+
         place = graph.position[graph.tails], graph.position[graph.rows.indices]
         matrix = sparse.coo_array((graph.rows.weight, place), shape=(graph.vertex_count,) * 2)
         ids = graph.ids

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 from orograph.kernels.graph.negative_cycle import negative_cycle
@@ -132,6 +130,9 @@ def without_negative_cycles(graph: EdgeMatrix) -> tuple[EdgeMatrix, MaskedPairs 
     """
     if graph.statistics.least >= 0:
         return graph, None
+    from scipy import sparse  # slow to import
+    from scipy.sparse import csgraph
+
     edges = graph.as_sparse()
     rows = edges.indptr, edges.indices, edges.data
     _, component = csgraph.connected_components(edges, connection="strong")

@@ -182,7 +182,7 @@ class CupyDevice:
         if size < SMALL:
             return np.empty(shape, dtype)
         # CuPy reuses memory for the same size only; compressed tiles have all sizes
-        step = 1 << (size.bit_length() - 3)
+        step = 1 << max(size.bit_length() - 3, 0)
         size = -(-size // step) * step
         with _memory_reported(size, "page-locked memory of the GPU's driver"):
             memory = self._cupy.cuda.alloc_pinned_memory(size)

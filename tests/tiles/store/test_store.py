@@ -616,6 +616,25 @@ def test_a_gpu_without_memory_is_not_taken_for_a_damaged_store(
     np.testing.assert_array_equal(raster.read(Window(0, 0, 20, 20)), cells)
 
 
+def test_page_locked_memory_is_reused_for_arrays_of_like_sizes() -> None:
+    taken: list[int] = []
+
+    class Recorded:
+        class cuda:
+            @staticmethod
+            def alloc_pinned_memory(size: int) -> bytearray:
+                taken.append(size)
+                return bytearray(size)
+
+    device = cuda.CupyDevice.__new__(cuda.CupyDevice)
+    device._cupy = Recorded
+    sizes = range(cuda.SMALL, 2 * cuda.SMALL, 65_537)
+    for size in sizes:
+        assert device.host_array((size // 4,), np.float32).nbytes == size // 4 * 4
+    assert all(size // 4 * 4 <= got <= 1.25 * size for size, got in zip(sizes, taken, strict=True))
+    assert len(set(taken)) <= 5
+
+
 # --- full disks ----------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ rounded up), 1 where a cost has been lowered by a visit. float64, float32 or int
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,19 @@ from orograph.tiles.arrays import Array, Indices
 
 MOVES = (*FORWARD, *((-dy, -dx) for dy, dx in FORWARD))
 LANE_BYTES = 128  # of the sources that share a lane: one tile or two of the innermost loop
+
+
+class BlockParts(NamedTuple):
+    """What a visit of a block needs."""
+
+    stored: Array
+    """Its matrix: row by row, or the lower triangle."""
+    edges: Indices
+    """(e, 3): where each edge out of it starts, the block in which it ends, and the cell there."""
+    costs: Array
+    """(e,)"""
+    limits: tuple[Any, Any]
+    """From `rounding`."""
 
 
 def unreached(dtype: npt.DTypeLike) -> Any:

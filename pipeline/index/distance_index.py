@@ -22,6 +22,7 @@ from orograph.execution.feedback import compilations
 from orograph.execution.options import BuildOptions, RunSpec, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
 from orograph.index.build import index_job
+from orograph.index.device import BlocksOnDevice
 from orograph.index.path import corridor_of, trace_in
 from orograph.index.points import (
     QueryContext,
@@ -33,6 +34,7 @@ from orograph.index.points import (
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import cells_under, update_links, update_values
+from orograph.kernels.backends import resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.results.paths import LeastCostPath
@@ -105,7 +107,11 @@ class DistanceIndex:
     """
 
     def __init__(
-        self, store: IndexStore, memory: int = MEMORY, client: Client | None = None
+        self,
+        store: IndexStore,
+        memory: int = MEMORY,
+        client: Client | None = None,
+        backend: str = "numba",
     ) -> None:
         if not isinstance(store, IndexStore):
             raise InputError(
@@ -114,9 +120,17 @@ class DistanceIndex:
             )
         memory = _check_memory(memory)
         check_client(client)
+        backend = resolve_backend("minplus", backend)  # of which a table is made
+        if client is not None and backend == "cuda":
+            raise InputError(
+                "client: tables are computed on the GPU of this process with backend='cuda'; give "
+                "one of the two"
+            )
         self._store = store
         self._blocks = Blocks(store, memory)
         self._client = client
+        self._backend = backend
+        self._on_device: BlocksOnDevice | None = None
         self._touched: QueryStats | None = None
         self._all_bytes: int | None = None
         compilations()  # says so, if a question needs kernels
@@ -250,6 +264,7 @@ class DistanceIndex:
         *,
         memory: int = MEMORY,
         client: Client | None = None,
+        backend: str = "numba",
         storage_options: Mapping[str, str | bool] | None = None,
     ) -> DistanceIndex:
         """Open an index from its store; blocks are read only by queries.
@@ -262,6 +277,10 @@ class DistanceIndex:
             Bytes of matrices that questions may keep in memory.
         client : distributed.Client, optional
             The Dask client whose cluster answers.
+        backend : {"numba", "cuda", "auto"}
+            ``"cuda"``: `distance_matrix` lets costs spread between blocks on this process's GPU, in
+            whose memory matrices stay, 128 bytes a cell in float64. The bits are the same.
+            ``"auto"``: there, if there is one.
         storage_options : dict, optional
             Of an address in an object store, as of a run.
 
@@ -269,9 +288,11 @@ class DistanceIndex:
         ------
         InputError
             If there is none.
+        BackendError
+            If there is no GPU.
         """
         memory = _check_memory(memory)
-        return cls(IndexStore.open(open_storage(store, "store")), memory, client)
+        return cls(IndexStore.open(open_storage(store, "store")), memory, client, backend)
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -668,6 +689,7 @@ class DistanceIndex:
     def _forget(self) -> None:
         """Drop cached blocks and sizes after an update."""
         self._blocks.forget()
+        self._on_device = None
         self._all_bytes = None
 
     def _answer(self, ask: Callable[[], T]) -> T:
@@ -703,7 +725,10 @@ class DistanceIndex:
 
     def _table(self, start: Places, end: Places, nearest: int | None) -> npt.NDArray[Any]:
         """Return the costs between places; with ``nearest`` those of the least of each row."""
-        context = QueryContext(self._client or current_client())
+        if self._backend == "cuda" and self._on_device is None:
+            self._on_device = BlocksOnDevice(self._blocks)
+        client = None if self._on_device else self._client or current_client()
+        context = QueryContext(client, self._on_device)
         # of the cells of one place any may be the nearest
         nearest = nearest if end.are_cells else None
         costs = table_of(self._blocks, start.cells, end.cells, nearest, context)

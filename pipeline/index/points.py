@@ -23,6 +23,7 @@ from orograph.index.query import (
     Blocks,
     BorderPropagation,
     SourceBorder,
+    Targets,
     from_group,
     group_near,
     lift,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
+    from orograph.index.device import BlocksOnDevice
 
 
 @dataclass
@@ -49,6 +50,8 @@ class QueryContext:
     """Client and statistics of one query."""
 
     client: Client | None = None
+    on_device: BlocksOnDevice | None = None
+    """Where costs spread between blocks in tables; None: on the CPUs."""
     read: dict[int, int] = field(default_factory=dict)
     """Bytes of the blocks whose matrices were used."""
     visits: int = 0
@@ -198,7 +201,10 @@ def table_of(
         for group, wanted in zip(groups, columns, strict=True)
     ]
     table = np.empty((len(starts), len(ends)), form.dtype)
-    results = context.share(blocks, from_group, work)
+    if context.on_device is None or nearest is not None:
+        results = context.share(blocks, from_group, work)
+    else:
+        results = [context.on_device.from_group(*task[:3]) for task in work]
     for group, wanted, (rows, read, visits) in zip(groups, columns, results, strict=True):
         table[np.ix_(group, wanted)] = rows
         if halved:

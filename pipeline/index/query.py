@@ -29,6 +29,7 @@ from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import (
     MOVES,
+    BlockParts,
     lane_columns,
     no_arrivals,
     no_costs,
@@ -43,6 +44,10 @@ from orograph.tiles.arrays import Array, Indices
 
 WINDOW = 0.5  # in which keys are swept together, in units of the most that a source begins with
 GROUP = 64  # sources that one wave carries: a matrix is read once for all
+
+
+Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
+"""For each block the targets in it: number, cell, and the way from the border."""
 
 
 class Block(NamedTuple):
@@ -108,6 +113,20 @@ class Blocks:
         return self.store.cells(number)
 
     def _read(self, number: int) -> Block:
+        (stored, edges, costs, limits), size = self.parts(number)
+        near, first = np.unique(edges[:, 1], return_index=True)
+        last = [*first.tolist()[1:], len(edges)]
+        parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
+        cells = self.cells(number)
+        panels = pack_panels(stored, cells, self.store.form.symmetric)
+        ends = np.ascontiguousarray(edges[:, [0, 2]])
+        return Block(cells, panels, (ends, costs), parts, limits, size)
+
+    def parts(self, number: int) -> tuple[BlockParts, int]:
+        """Read what a visit of a block needs; return it, and its bytes on disk.
+
+        Edges are in the order of the blocks in which they end.
+        """
         form = self.store.form
         stored, leaving, size = self.store.read(number)
         window = form.window(number)
@@ -131,15 +150,10 @@ class Blocks:
             numbers = np.append(numbers, ends_at + np.array(before, np.int64))
             costs = np.append(costs, of_links)
         order = np.argsort(other, kind="stable")
-        ends = np.ascontiguousarray(np.stack([start, numbers], axis=1)[order])
-        costs = np.ascontiguousarray(costs[order])
-        near, first = np.unique(other[order], return_index=True)
-        last = [*first.tolist()[1:], len(order)]
-        parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
-        panels = pack_panels(stored, self.cells(number), form.symmetric)
+        edges = np.ascontiguousarray(np.stack([start, other, numbers], axis=1)[order])
         terminals = self.cells(number) - len(cells)
         limits = rounding(stored, window.height, window.width, terminals)
-        return Block(self.cells(number), panels, (ends, costs), parts, limits, size)
+        return BlockParts(stored, edges, np.ascontiguousarray(costs[order]), limits), size
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
         """Return the step costs in a block, computed from the stored rasters."""
@@ -363,7 +377,7 @@ def group_near(blocks: Blocks, numbers: Array, most: int) -> list[Indices]:
 def from_group(
     blocks: Blocks,
     sources: Iterable[SourceBorder],
-    targets: dict[int, list[tuple[int, tuple[int, int], Array]]],
+    targets: Targets,
     count: int,
     nearest: int,
 ) -> tuple[Array, dict[int, int], int]:
@@ -373,8 +387,7 @@ def from_group(
     ----------
     blocks : Blocks
     sources : of SourceBorder
-    targets : dict
-        For each block the targets in it: number, cell, and the way from the border.
+    targets : Targets
     count : int
         Targets.
     nearest : int

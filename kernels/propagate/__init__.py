@@ -1,0 +1,1 @@
+"""Costs carried over the borders of blocks on a GPU: for tables of a distance index."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.device_rows import DeviceRows, upload_rows
+from orograph.kernels.graph.forest_cuda import tails_of
 from orograph.kernels.graph.near_far_cuda import search
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.tiles.arrays import Array
@@ -26,7 +27,7 @@ SOURCE = "graph/spread.cu"
 
 
 def spread(
-    rows: tuple[Array, Array, Array],
+    rows: tuple[Array, Array, Array] | DeviceRows,
     starts: Array,
     cost: Array,
     strategy: str,
@@ -36,24 +37,34 @@ def spread(
 ) -> bool:
     """Lower the costs to the least from any start; return whether they are the least.
 
-    Parameters and result are those of `orograph.kernels.graph.spread.spread`; ``device`` is the
-    process's GPU by default.
+    Parameters and result are those of `orograph.kernels.graph.spread.spread`, and rows may be on a
+    device already; ``device`` is the process's GPU by default.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"strategy: {strategy!r} is unknown; use one of {STRATEGIES}")
-    where = device or current_device()
-    on_device = upload_rows(where, *rows)
-    if strategy == "active" and rows[2].min(initial=0) >= 0:
+    if isinstance(rows, DeviceRows):
+        where, held = rows.device, rows
+    else:
+        where = device or current_device()
+        held = upload_rows(where, *rows)
+    if strategy == "active" and not held.kept("signed", _is_signed):
         none = unreached(cost.dtype)
-        cost[:] = where.download(search(on_device, starts, cost[starts], none, none))
+        cost[:] = where.download(search(held, starts, cost[starts], none, none))
         return True
     keys = where.upload(_keys(cost))
     if strategy == "active":
-        converged = _push(on_device, starts, keys, rounds)
+        converged = _push(held, starts, keys, rounds)
     else:
-        converged = _over_all(on_device, rows[0], keys, strategy, rounds)
+        converged = _over_all(held, keys, strategy, rounds)
     cost[:] = _costs(where.download(keys), cost.dtype)
     return converged
+
+
+def _is_signed(rows: DeviceRows) -> bool:
+    """Return whether a weight is negative."""
+    assert rows.weight is not None
+    negative = (rows.weight < 0).any().reshape(1)
+    return bool(rows.device.download(negative)[0])
 
 
 def _launch(rows: DeviceRows, kernel: str, count: int, arguments: tuple[Any, ...]) -> None:
@@ -92,14 +103,13 @@ def _push(rows: DeviceRows, starts: Array, keys: Buffer, rounds: int) -> bool:
             )  # fmt: skip
 
 
-def _over_all(rows: DeviceRows, indptr: Array, keys: Buffer, strategy: str, rounds: int) -> bool:
+def _over_all(rows: DeviceRows, keys: Buffer, strategy: str, rounds: int) -> bool:
     """Go over all vertices, or all arcs, until nothing is lowered; return whether that came."""
     device, xp = rows.device, rows.device.array_module
     lowered = xp.zeros(1, np.int32)
     if strategy == "input":
         sums = xp.zeros(max(rows.arcs, 1), np.int64)
-        degrees: Array = np.diff(indptr.astype(np.int64))
-        heads = device.upload(np.repeat(np.arange(rows.n, dtype=rows.word), degrees))
+        heads = rows.kept("tails", tails_of)  # whose rows the arcs are in
     for done in range(rounds):
         if strategy == "output":
             count = np.int64(rows.n)

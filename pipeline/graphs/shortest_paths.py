@@ -336,7 +336,9 @@ class PathSearch:
         """Run Bellman-Ford in place; raise `NegativeCycle` if it does not converge."""
         graph = self.graph
         spread = kernel("spread", backend)
-        rows = graph.rows if self.strategy == "active" else graph.incoming
+        with memory_reported():
+            held: Any = graph if may_use_numba(backend) else on_gpu(graph)
+            rows = held.rows if self.strategy == "active" else held.incoming
         signed = graph.weight_range[0] < 0
         rounds = min(ROUNDS, cost.size) if signed else cost.size
         while not spread(rows, starts, cost, self.strategy, rounds):

@@ -83,6 +83,21 @@ class DeviceGraph:
         return xp.sort(indices.astype(np.uint64) << np.uint64(32) | arcs).astype(self._word)
 
     @cached_property
+    def _incoming(self) -> DeviceRows:
+        rows = self._rows
+        if not self._directed:
+            return rows
+        order, vertex = self._by_head, self.device.array_module.arange(rows.n + 1, dtype=self._word)
+        indptr = self.device.array_module.searchsorted(rows.indices[order], vertex)
+        assert rows.weight is not None
+        return DeviceRows(
+            self.device,
+            indptr.astype(self._word),
+            rows.kept("tails", tails_of)[order],
+            rows.weight[order],
+        )
+
+    @cached_property
     def _reversible(self) -> bool:
         """Whether the arcs by head mirror those by tail, so that each has its reverse."""
         if not self._directed or "edge_both_ways" in self._arrays:
@@ -112,6 +127,12 @@ class DeviceGraph:
     def rows(self) -> DeviceRows:
         """Outgoing arcs of all stored vertices, with weights."""
         rows: DeviceRows = self._get("_rows")
+        return rows
+
+    @property
+    def incoming(self) -> DeviceRows:
+        """Incoming arcs of all stored vertices, with weights; ``indices`` are their tails."""
+        rows: DeviceRows = self._get("_incoming")
         return rows
 
     @property

@@ -78,6 +78,33 @@ def test_an_edge_without_a_reverse_is_found() -> None:
     assert found.equals(og.minimum_spanning_forest(crossed, backend="numba"))
 
 
+@pytest.mark.parametrize("strategy", ["active", "output", "input"])
+def test_negative_weights(strategy: str) -> None:
+    tail, head, weight = random_edges(4, N, 250, negative=True)
+    graph = make_graph(tail, head, weight, np.arange(N), directed=True)
+    assert weight.min() < 0
+    found, expected = (
+        og.shortest_paths(graph, [1, 2], strategy=strategy, predecessors=True, backend=backend)
+        for backend in ("cuda", "numba")
+    )
+    assert found.equals(expected)
+    ring = np.arange(5)
+    cycle = make_graph(ring, np.roll(ring, -1), np.array([1, 1, 1, 1, -5]), ring, directed=True)
+    with pytest.raises(og.NegativeCycle):
+        og.shortest_paths(cycle, 0, strategy=strategy, backend="cuda")
+
+
+@pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
+def test_incoming_rows_are_those_of_the_host(directed: bool) -> None:
+    tail, head, weight = random_edges(4, N, 250)
+    graph = make_graph(tail, head, weight, np.arange(N), directed=directed)
+    found = rows.on_gpu(graph).incoming
+    for part, expected in zip(
+        (found.indptr, found.indices, found.weight), graph.incoming, strict=True
+    ):
+        np.testing.assert_array_equal(part, expected)
+
+
 def test_a_graph_stays_while_it_exists() -> None:
     graph = graph_of(False)
     held = rows.on_gpu(graph)

@@ -40,7 +40,7 @@
 // variant: -DWEIGHT=2 -DLANES=32 -DFOLLOW=0
 // variant: -DWEIGHT=3
 // variant: -DWORD_BITS=64
-#include "graph/rows.cuh"
+#include "graph/keys.cuh"
 
 #ifndef LANES
 #define LANES 1  // of a group
@@ -85,36 +85,14 @@ enum Word {
 };
 
 #if WEIGHT == 2
-typedef double cost_type;
-__device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }
-__device__ __forceinline__ i64 none() { return 0x7FF0000000000000LL; }  // infinity
-__device__ __forceinline__ i64 add(i64 key, double weight) {
-  // + 0.0 makes -0 0
-  return flip(__double_as_longlong(__longlong_as_double(flip(key)) + weight + 0.0));
-}
 __device__ __forceinline__ double number(i64 bits) { return __longlong_as_double(bits); }
 __device__ __forceinline__ i64 bits_of(double width) { return __double_as_longlong(width); }
 constexpr i64 LARGEST = 0x7FF0000000000000LL;  // of widths that are doubled
 #else
-typedef i64 cost_type;
-__device__ __forceinline__ i64 none() { return 1LL << 60; }
-__device__ __forceinline__ i64 add(i64 key, i64 weight) { return key + weight; }
 __device__ __forceinline__ i64 number(i64 bits) { return bits; }
 __device__ __forceinline__ i64 bits_of(i64 width) { return width; }
 constexpr i64 LARGEST = 1LL << 59;
 #endif
-
-#if WEIGHT == 3
-typedef int length_type;
-__device__ __forceinline__ int length_of(const weight_type*, i64) { return 1; }
-#else
-typedef weight_type length_type;
-__device__ __forceinline__ weight_type length_of(const weight_type* weight, i64 arc) {
-  return weight[arc];
-}
-#endif
-
-template <class T> __device__ __forceinline__ T look(const T* at) { return *(const volatile T*)at; }
 
 __device__ __forceinline__ i64 thread_number() {
   return (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -167,9 +145,7 @@ __device__ inline void next_bound(i64* state, int parity, i64 few, i64 many) {
   if (done < few && done < 2 * before && width < number(LARGEST)) width = width + width;
   if (done > many) width = width / 2;
   state[WIDTH] = bits_of(width);
-  bound = add(least > bound ? least : bound, width);
-  bound = bound > least ? bound : least + 1;  // keys are integers
-  state[BOUND] = bound < none() ? bound : none();
+  state[BOUND] = above(least > bound ? least : bound, width);
   state[LEAST] = none();
 }
 

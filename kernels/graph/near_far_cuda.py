@@ -1,4 +1,4 @@
-"""Shortest paths and hops of a graph on a GPU: the host's side of near_far.cu."""
+"""Shortest paths and hops of a graph on a GPU: the host of near_far.cu and many_sources.cu."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ BATCH = 8
 """Buckets that are launched before the host looks whether a vertex is left."""
 ROOM = 2
 """Vertices that near has room for, in vertices of the graph; at least 1."""
+MOST_SOURCES, SHARE = 1056, 0.5
+"""Searches from many sources at a time, and the share of the free memory that they take."""
 HOPS_WIDTH = 64
 """Of a bucket, in hops."""
 FEW, MANY = 64, 4
@@ -108,6 +110,34 @@ def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: An
             )  # fmt: skip
             bucket += 1
     return cost.view(costs.dtype)
+
+
+def search_many(rows: DeviceRows, starts: Array, width: Any, most: Any) -> Buffer:
+    """Return the least cost of each vertex from each start, (k, n) of the dtype of `width`.
+
+    It is on the device, where a block searches from each start. Weights are not negative; greater
+    costs than `most` are none, and `width` is that of a bucket.
+    """
+    device, empty, shape = rows.device, rows.device.array_module.empty, (starts.size, rows.n)
+    degree = rows.arcs / rows.n
+    lanes = next(lanes for lanes in (4, 8, 16, 32) if lanes == 32 or degree <= 2 * lanes)
+    costs, marks = empty(shape, np.int64), empty(shape, np.uint32)
+    lists = empty((starts.size, 4, rows.n), rows.word)
+    highest = width.dtype.type(min(most, unreached(width.dtype))).view(np.int64)
+    first = device.upload(starts.astype(np.int64))
+    device.launch(
+        "graph/many_sources.cu", "search_sources", (starts.size,), (THREADS,),
+        (rows.indptr, rows.indices, rows.weight, first, np.int64(rows.n), width, highest, costs,
+         lists, marks),
+        defines={**rows.defines, "LANES": lanes, "THREADS": THREADS},
+    )  # fmt: skip
+    return costs.view(width.dtype)
+
+
+def sources_at_once(rows: DeviceRows) -> int:
+    """Return how many starts `search_many` has memory for at a time."""
+    a_source = rows.n * (12 + 4 * rows.word.itemsize)
+    return int(min(MOST_SOURCES, SHARE * rows.device.free_bytes() // a_source))
 
 
 def hops_on_device(rows: DeviceRows, starts: Array, most: int) -> Buffer:

@@ -20,22 +20,10 @@
 // variant: -DWEIGHT=1
 // variant: -DWEIGHT=2
 // variant: -DWORD_BITS=64
-#include "graph/rows.cuh"
+#include "graph/keys.cuh"
 
 #define THREADS 256
 #define SCAN_THREADS 1024
-#if WEIGHT == 2
-__device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }
-__device__ __forceinline__ i64 none() { return 0x7FF0000000000000LL; }  // infinity
-__device__ __forceinline__ i64 add(i64 key, double weight) {
-  // + 0.0 makes -0 0
-  return flip(__double_as_longlong(__longlong_as_double(flip(key)) + weight + 0.0));
-}
-#else
-__device__ __forceinline__ i64 none() { return 1LL << 60; }
-__device__ __forceinline__ i64 add(i64 key, weight_type weight) { return key + weight; }
-#endif
-
 __device__ __forceinline__ i64 thread_number() {
   return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }

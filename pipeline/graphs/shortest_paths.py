@@ -241,18 +241,14 @@ class PathSearch:
         """Return the cost from each of several sources to each vertex, searched on a GPU."""
         graph = self.graph
         width, fill = bucket_width(graph), cost_fill(graph)
+        found = []
         with memory_reported():
             held = on_gpu(graph)
-
-            def one(start: int) -> Array:
-                cost = held.in_source_order(held.paths(start, width, self.most))
+            for costs in held.paths_from_many(starts, width, self.most):
                 if fill is not None:
-                    cost[cost == unreached(width.dtype)] = fill
-                return held.device.download(cost)
-
-            if starts.size == 1:
-                return one(int(starts[0]))[np.newaxis]
-            return np.stack([one(start) for start in starts.tolist()])
+                    costs[costs == unreached(width.dtype)] = fill
+                found.append(held.device.download(costs))
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     @property
     def takes_parts(self) -> bool:

@@ -7,7 +7,7 @@ pieces, of which this process holds one at a time. Results come in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from threading import RLock
 from typing import Any
@@ -19,10 +19,17 @@ from orograph.kernels.device import Buffer, Device, shared_device
 from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
 from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
-from orograph.kernels.graph.near_far_cuda import hops_on_device, search
+from orograph.kernels.graph.near_far_cuda import (
+    hops_on_device,
+    search,
+    search_many,
+    sources_at_once,
+)
 from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
 
+MANY_SOURCES = 8
+"""Sources from which a block searches from each; from fewer, all blocks search from one."""
 PIECE = 2**24
 """Elements of a stored array that are uploaded at once."""
 
@@ -147,6 +154,18 @@ class DeviceGraph:
     def paths(self, start: int, width: Any, most: Any) -> Buffer:
         """Return the cost of each stored vertex from one."""
         return search(self.rows, np.array([start]), np.zeros(1, width.dtype), width, most)
+
+    def paths_from_many(self, starts: Array, width: Any, most: Any) -> Iterator[Buffer]:
+        """Yield the costs from some starts after the other, (k, n), in the order of the source."""
+        rows = self.rows
+        at_once = sources_at_once(rows)
+        if starts.size < MANY_SOURCES or not at_once:
+            for start in starts.tolist():
+                yield self.in_source_order(self.paths(start, width, most))[np.newaxis]
+            return
+        for first in range(0, starts.size, at_once):
+            costs = search_many(rows, starts[first : first + at_once], width, most)
+            yield costs[:, self._get("_order")]
 
     def hops(self, starts: Array, most: int) -> Buffer:
         """Return the hops of each stored vertex from the nearest start, -1 beyond `most`."""

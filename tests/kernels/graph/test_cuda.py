@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle_graph import random_edges
 
 import orograph as og
-from orograph.kernels.device_rows import DeviceRows
+from orograph.kernels.device_rows import DeviceRows, upload_rows
 from orograph.kernels.graph import (
     components_cuda,
     forest_cuda,
@@ -92,6 +92,24 @@ def test_costs_from_one_vertex(
             np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
             assert (expected != none).any()
             assert (expected[everywhere > most] == none).all()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
+def test_costs_from_many_vertices(kind: str, emulator: Emulator) -> None:
+    for seed, n, m in ((0, 60, 300), (1, 120, 200), (2, 9, 900)):
+        graph = graph_of(kind, seed, n, m)
+        dtype = cost_from(graph, 0).dtype
+        none, starts = unreached(dtype), np.array([3, 5, 3, 8])
+        held = upload_rows(emulator, *graph.rows)
+        everywhere = near_far.graph_paths(graph.rows, 3, dtype.type(graph.mean_weight), none)
+        middle = np.median(everywhere[everywhere != none])
+        for width, most in ((graph.mean_weight / 2, none), (9 * graph.mean_weight, middle)):
+            arguments = dtype.type(width), dtype.type(most)
+            found = emulator.download(near_far_cuda.search_many(held, starts, *arguments))
+            expected = [near_far.graph_paths(graph.rows, start, *arguments) for start in starts]
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found.view(np.int64), np.stack(expected).view(np.int64))
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -268,6 +286,9 @@ def test_any_graph_in_any_order(
         np.testing.assert_array_equal(*costs)
         found = near_far_cuda.graph_paths(graph.rows, start, np.int64(2), 2**60, device=device)
         np.testing.assert_array_equal(found, costs[0])
+        held, starts = upload_rows(device, *graph.rows), np.array([start])
+        found = near_far_cuda.search_many(held, starts, np.int64(2), 2**60)
+        np.testing.assert_array_equal(found[0], costs[0])
 
 
 @pytest.mark.usefixtures("emulated_gpu", "small_blocks")

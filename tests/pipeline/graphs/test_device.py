@@ -78,6 +78,15 @@ def test_an_edge_without_a_reverse_is_found() -> None:
     assert found.equals(og.minimum_spanning_forest(crossed, backend="numba"))
 
 
+@pytest.mark.parametrize("memory", [2**40, 8000, 0], ids=["at once", "by two", "one by one"])
+def test_many_sources(memory: int, small: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, sources = graph_of(True, floats=True), [5, 1, 9, 9, 30, 2, 3, 44, 59]
+    expected = og.shortest_paths(graph, sources, max_cost=1.0, backend="numba")
+    monkeypatch.setattr(small, "free_bytes", lambda: memory)
+    assert og.shortest_paths(graph, sources, max_cost=1.0, backend="cuda").equals(expected)
+    assert np.isinf(expected["cost"]).any()
+
+
 @pytest.mark.parametrize("strategy", ["active", "output", "input"])
 def test_negative_weights(strategy: str) -> None:
     tail, head, weight = random_edges(4, N, 250, negative=True)

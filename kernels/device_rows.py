@@ -57,7 +57,7 @@ class DeviceRows:
         return {}
 
     def kept(self, name: str, prepare: Callable[[DeviceRows], Any]) -> Any:
-        """Return what `prepare` makes of the rows; it is called once, and the result kept."""
+        """Call ``prepare`` with the rows once, and return its result now and later."""
         if name not in self._kept:
             self._kept[name] = prepare(self)
         return self._kept[name]

@@ -15,9 +15,9 @@ import numpy as np
 
 from orograph.execution.settings import thread_count
 from orograph.index.query import Blocks, SourceBorder, Targets
-from orograph.kernels.boundary.propagate import MOVES, unreached
+from orograph.kernels.boundary.propagate import MOVES, BlockParts, unreached
 from orograph.kernels.device import Device, memory_reported
-from orograph.kernels.propagate.cuda import BlockParts, DeviceBlocks
+from orograph.kernels.propagate.cuda import DeviceBlocks
 from orograph.tiles.arrays import Array
 
 

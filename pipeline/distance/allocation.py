@@ -22,7 +22,7 @@ from orograph.distance.links import BACK_LINK, LINK_ENDS, NO_LINK, TileLinks, li
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
 from orograph.execution.context import RunContext, written_raster
 from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.backends import may_use_numba
@@ -186,19 +186,13 @@ class AllocationProblem(FrontierDefaults):
         labels = source_labels(values, rows, columns, window)
         return rows, columns, distance.initial_costs(values[rows, columns]), labels
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Spread labels from the neighbours' borders through the tile; return what changed.
 
         A bound below zero leaves labels where they are, to be carried by a later visit.
         """
-        _take_in(state, halo)
+        sent, links = request.sent, request.links
+        _take_in(state, request.halo)
         if state.links is not None and links is not None:
             state.links.take(links)
         settled = 0

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
-from orograph.engines.frontier.links import LinkBorder
-from orograph.engines.frontier.protocol import Border, Visit
+from orograph.engines.frontier.protocol import Request, Visit
 from orograph.kernels.backends import CudaBackend, get_backend
 from orograph.kernels.device import as_words
 from orograph.kernels.relax.border import facing, inner_of
@@ -77,16 +76,10 @@ class AllocationOnGpu(AllocationProblem):
         least = to_host(as_words(solved.dist).min()).view(solved.dist.dtype)
         return State(place, tile, sides, float(least))
 
-    def visit(
-        self,
-        state: Any,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: Any, request: Request, bound: float) -> Visit:
         """Spread labels from the neighbours' borders through the tile; return what changed."""
-        found = state.tile.exchange(halo, sent, -1.0 if bound < 0 else math.inf)
+        sent = request.sent
+        found = state.tile.exchange(request.halo, sent, -1.0 if bound < 0 else math.inf)
         pending = state.least if math.isfinite(found.pending) else math.inf
         outward = [math.inf] * len(state.dist)
         for k, (dist, own, before) in enumerate(zip(state.dist, found.border, sent, strict=True)):

@@ -18,8 +18,8 @@ from orograph.arguments.barriers import BARRIERS
 from orograph.arguments.sources import Sources, Targets, is_source
 from orograph.distance.checks import check_friction, check_heights, longest_step
 from orograph.distance.links import TileLinks, visit_with_links
-from orograph.engines.frontier.links import LinkBorder, Links
-from orograph.engines.frontier.protocol import FrontierDefaults, Visit
+from orograph.engines.frontier.links import Links
+from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
@@ -304,22 +304,16 @@ class Distance(FrontierDefaults):
         """The unreached distance, as the initial value along links."""
         return [np.int64(BARRIER) if self.dtype.kind == "i" else self.dtype.type(np.inf)]
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Read the neighbours' borders, relax the tile up to ``bound``; return what changed."""
-        if state.links is None or links is None:
+        halo, sent = request.halo, request.sent
+        if state.links is None or request.links is None:
             found = state.tile.exchange(halo, sent, bound)
             visit = Visit(*found, final_at=self._final_at(state, found.border, sent))
             if bound == math.inf:
                 self._look_at_grid_end(state.place.sides, visit)
             return visit
-        changed, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
+        changed, news = visit_with_links(state.tile, state.links, request.links, halo, sent, bound)
         return Visit(*changed, links=news)
 
     def _final_at(self, state: State, border: Border, sent: Border) -> float:
@@ -494,5 +488,5 @@ def warm_up(
     halo = nothing
     if neighbours:
         halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
-    problem.visit(state, halo, nothing, math.inf)
+    problem.visit(state, Request((0, 0), 0.0, halo, nothing), math.inf)
     problem.finish(state)

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from orograph.arguments.barriers import BARRIERS
 from orograph.arguments.sources import Sources, is_source
-from orograph.engines.frontier.links import LinkBorder
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.eikonal.march import FAR, MOST_COST
 from orograph.kernels.relax.border import (
@@ -140,18 +139,11 @@ class Eikonal(FrontierDefaults):
         values[values > self.limit] = FAR
         return State(values, costs, values < FAR)
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Read the neighbours' borders, go on up to ``bound``, and return what changed."""
         values, inner = state.values, inner_of(state.values, 1)
         strips = halo_strips(values, 1)
-        _, changed = set_halo(strips, halo, 1, FAR)
+        _, changed = set_halo(strips, request.halo, 1, FAR)
         if changed:
             for waiting, strip in zip(halo_strips(state.waiting, 1), strips, strict=True):
                 waiting[...] = strip < FAR
@@ -159,7 +151,7 @@ class Eikonal(FrontierDefaults):
             values, state.costs, state.waiting, bound, self.limit
         )
         own = [part.copy() for part in facing(inner, 1)[:SIDES]]
-        known = last_sent(sent[:SIDES], own, FAR)
+        known = last_sent(request.sent[:SIDES], own, FAR)
         outward = [
             float(now.min(where=now < old, initial=FAR))
             for now, old in zip(own, known, strict=True)

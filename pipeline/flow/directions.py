@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.links import LinkBorder
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
 from orograph.kernels.flow.codes import ENCODINGS, SINK, STEPS, Codes
 from orograph.kernels.flow.directions import (
     comparable,
@@ -132,17 +131,10 @@ class Directions(FrontierDefaults):
         """Return the message to neighbours about the hops of border cells."""
         return hops
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Spread the distances to a drain over flats, up to ``bound``; return what changed."""
         queue = np.empty(state.undrained.size, np.int64)
-        if (arrived := _take_in(state.hops, halo)).size:
+        if (arrived := _take_in(state.hops, request.halo)).size:
             count = enter_hops(state.surface, state.hops, arrived, queue)
             state.pending = np.concatenate([state.pending, queue[:count]])
         hops, settled = state.hops.reshape(-1), 0
@@ -157,7 +149,7 @@ class Directions(FrontierDefaults):
         border: Border = []
         outward = []
         at_border = map(self.outgoing, facing(inner_of(state.hops, 1), 1))
-        for own, same, known in zip(at_border, state.facing, sent, strict=True):
+        for own, same, known in zip(at_border, state.facing, request.sent, strict=True):
             before = far if known is None else known
             new = same & (own < before)
             some = bool(new.any())

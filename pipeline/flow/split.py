@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.frontier.links import LinkBorder
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
 from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
 from orograph.kernels.relax.border import facing, inner_of
@@ -133,23 +132,16 @@ class SplitAccumulation(FrontierDefaults):
             )
         return weights
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Add up all that is ready, given what is known around the tile."""
         end, sums = state.ready, state.sums
-        arrived = _take_in(sums, halo)
+        arrived = _take_in(sums, request.halo)
         end = take_in(state.receivers, state.waiting, arrived, state.queue, end)
         settled = add_up(*state.cells, state.weights, sums, state.waiting, state.queue, end)
         state.ready = 0
         border: Border = []
         outward = []
-        for own, known in zip(facing(inner_of(sums, 1), 1), sent, strict=True):
+        for own, known in zip(facing(inner_of(sums, 1), 1), request.sent, strict=True):
             new = np.isfinite(own) if known is None else np.isfinite(own) & np.isnan(known)
             some = bool(new.any())
             outward.append(0.0 if some else math.inf)

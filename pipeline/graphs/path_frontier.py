@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Table, Visit
+from orograph.engines.frontier.links import LinkNews, Links
+from orograph.engines.frontier.protocol import FrontierDefaults, Request, Table, Visit
 from orograph.engines.tile_states import Tile
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.unreached import mark_unreached
@@ -119,15 +119,9 @@ class PartPaths(FrontierDefaults):
             state.pending.append(np.array(here, np.uint32))
         return state
 
-    def visit(
-        self,
-        state: PartState,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: PartState, request: Request, bound: float) -> Visit:
         """Read the costs that arrive along links, relax up to ``bound``; return what changed."""
+        links = request.links
         assert links is not None
         settled = 0
         for number, (cost, arrived) in enumerate(zip(state.cost, links.arriving, strict=True)):

@@ -123,18 +123,11 @@ class FrontierProblem(TileProblem[State, Packed], Protocol[State, Packed]):
     def link_blank(self) -> list[Any]:
         """Value on a link before anything is sent: one for each array of a link's border."""
 
-    def visit(
-        self,
-        state: State,
-        halo: Border,
-        sent: Border,
-        bound: float,
-        links: LinkBorder | None = None,
-    ) -> Visit:
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Read the neighbours' borders, relax the tile up to ``bound``; return what changed.
 
-        ``sent`` is the tile's own border as the driver has it: what is new is new against that, so
-        that a visit whose result was lost on the way may be done again.
+        ``request.sent`` is the tile's own border as the driver has it: what is new is new against
+        that, so that a visit whose result was lost on the way may be done again.
         """
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:

@@ -102,7 +102,7 @@ def _visit_tiles(
         run.context.stop_if_cancelled()
         with located(states.place(tile).window):
             state = states.take(tile)
-            visit = run.problem.visit(state, request.halo, request.sent, bound, request.links)
+            visit = run.problem.visit(state, request, bound)
         states.keep(tile, state)
         open_keys[tile] = visit.pending
         done[tile] = replace(visit.after(done.get(tile)), attempt=attempt)
@@ -184,7 +184,7 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     for request in requests:
         tile = request.tile
         state = states.take(tile)
-        visit = problem.visit(state, request.halo, request.sent, math.inf, request.links)
+        visit = problem.visit(state, request, math.inf)
         if any(found is not None for found in (*visit.border, visit.links)):
             raise RunError(
                 f"{problem.name}: tile {tile} had not converged when the queue was "

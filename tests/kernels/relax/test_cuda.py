@@ -18,6 +18,7 @@ from numpy.testing import assert_array_equal
 import orograph as og
 from orograph.arguments.sources import Sources
 from orograph.distance.problem import Distance
+from orograph.engines.frontier.protocol import Request, Visit
 from orograph.engines.tile_states import StateCache
 from orograph.kernels.relax import border as border
 from orograph.kernels.relax import cuda as relax_cuda
@@ -499,10 +500,14 @@ def test_a_tile_tells_again_what_a_lost_visit_had_told(
         for i, frame in enumerate(frames)
     )
     nothing: list[Any] = [None] * 8
-    first = problem.visit(left, nothing, nothing, math.inf)
+
+    def visit(tile: Any, halo: list[Any], sent: list[Any]) -> Visit:
+        return problem.visit(tile, Request((0, 0), 0.0, halo, sent), math.inf)
+
+    first = visit(left, nothing, nothing)
     assert math.isfinite(first.outward[3])
-    other = problem.visit(right, [*nothing[:2], first.border[3], *nothing[3:]], nothing, math.inf)
-    problem.visit(left, [*nothing[:3], other.border[2], *nothing[4:]], first.border, math.inf)
-    again = problem.visit(left, nothing, nothing, math.inf)
+    other = visit(right, [*nothing[:2], first.border[3], *nothing[3:]], nothing)
+    visit(left, [*nothing[:3], other.border[2], *nothing[4:]], first.border)
+    again = visit(left, nothing, nothing)
     assert again.outward[3] == first.outward[3]
     assert (again.border[3] <= first.border[3]).all()

@@ -23,6 +23,7 @@ import orograph as og
 from orograph.arguments.sources import Sources
 from orograph.cli.main import main
 from orograph.eikonal.problem import Eikonal
+from orograph.engines.frontier.protocol import Request
 from orograph.kernels.eikonal.cuda import march as on_gpu
 from orograph.kernels.eikonal.march import FAR, floor_root, march, update
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -175,15 +176,15 @@ def test_a_tile_goes_on_from_what_was_saved() -> None:
         *({"friction": None}, 1.0, np.dtype(np.float64)),
         sources=Sources(one, one, np.array([0.0]), one),
     )
-    nothing: list[Any] = [None] * 8
+    nothing = Request((0, 0), 0.0, [None] * 8, [None] * 8)
     bound = 40.0 * SCALE
     first = problem.open(place, [friction], window)
-    visit = problem.visit(first, nothing, nothing, bound)
+    visit = problem.visit(first, nothing, bound)
     assert bound < visit.pending < math.inf
     saved = problem.pack(first)
     again = problem.open(place, [friction], window)
     problem.unpack(again, saved)
-    assert problem.visit(again, nothing, nothing, math.inf).pending == math.inf
+    assert problem.visit(again, nothing, math.inf).pending == math.inf
     expected = eikonal(friction, [(0, 0)])["cost"]
     np.testing.assert_array_equal(problem.finish(again)[0]["cost"], expected)
     near = expected.values <= 40

@@ -18,6 +18,7 @@ from orograph.engines import parts
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.field import join_tiles
+from orograph.engines.frontier.protocol import Request
 from orograph.engines.tile_states import TileStates
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
@@ -288,7 +289,7 @@ def test_a_source_beside_all_other_tiles_shows_how_wide_its_tile_is(start: float
     )
     place = Place(Node(0, 3), window, Sides(True, False, True, False), (80, 80))
     state = problem.open(place, [friction.read(seen)], seen)
-    visit = problem.visit(state, [None] * 8, [None] * 8, np.inf)
+    visit = problem.visit(state, Request((1, 1), 0.0, [None] * 8, [None] * 8), np.inf)
     width = BucketWidth(window.size, problem.cells_a_visit)
     width.count(start, visit, visit.reached)
     # a neighbour is a step away, the far side 39

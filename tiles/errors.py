@@ -166,6 +166,18 @@ def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
 
 
 @contextmanager
+def report_missing(what: str, packages: str, extra: str = "vector") -> Iterator[None]:
+    """Raise `OrographError` if packages cannot be imported, naming the extra that installs them."""
+    try:
+        yield
+    except ImportError as error:
+        them = "them" if " and " in packages else "it"
+        raise OrographError(
+            f"{what}: it needs {packages}; install {them} with pip install 'orograph[{extra}]'"
+        ) from error
+
+
+@contextmanager
 def report_full_storage(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise `StorageFullError` if the system reports no space while ``path`` is written."""
     try:

@@ -13,7 +13,7 @@ import xarray as xr
 import orograph as og
 from orograph.cli.files import compile_kernels_of
 from orograph.plotting.results import cost_picture, forest_picture
-from orograph.tiles.errors import OrographError
+from orograph.tiles.errors import OrographError, report_missing
 
 
 def jacksboro_fault() -> xr.DataArray:
@@ -27,13 +27,8 @@ def jacksboro_fault() -> xr.DataArray:
     """
     import rioxarray  # noqa: F401  (registers .rio)
 
-    try:
+    with report_missing("demo", "matplotlib", "plot"):
         from matplotlib.cbook import get_sample_data
-    except ImportError as error:
-        raise OrographError(
-            "demo: it needs matplotlib for its data and its picture; "
-            "install it with pip install 'orograph[plot]'"
-        ) from error
     stored: Any = get_sample_data("jacksboro_fault_dem.npz")
     with stored as data:
         heights = data["elevation"]

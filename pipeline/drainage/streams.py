@@ -17,7 +17,7 @@ from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.streams import compile_kernels
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_number
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.vector.layer import VectorLayer
@@ -167,12 +167,8 @@ def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
        link  strahler                    geometry
     0     1         1  LINESTRING (1 1, 2 1, 3 1)
     """
-    try:
+    with report_missing("stream_lines", "shapely"):
         from shapely import linestrings
-    except ImportError as error:
-        raise OrographError(
-            "stream_lines: it needs shapely; install it with pip install 'orograph[vector]'"
-        ) from error
     found = open_dataset(streams) if isinstance(streams, str | os.PathLike) else streams
     needed = ("vertex_link", "vertex_y", "vertex_x", "downstream", "link")
     if any(name not in getattr(found, "variables", ()) for name in needed):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.grid.border import DIRECTION_STEPS
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.raster.points import coordinates_of
@@ -57,12 +57,8 @@ def forest_lines(
     >>> [line.wkt for line in lines.geometry]
     ['LINESTRING (0 0, 1 0)', 'LINESTRING (1 0, 2 0)']
     """
-    try:
+    with report_missing("forest_lines", "shapely"):
         from shapely import linestrings
-    except ImportError as error:
-        raise OrographError(
-            "forest_lines: it needs shapely; install it with pip install 'orograph[vector]'"
-        ) from error
     alone = hasattr(forest, "dims") and not hasattr(forest, "data_vars")
     raster = open_raster(forest, variable=None if alone else "edges", argument="forest")
     if raster.dtype != np.uint8:

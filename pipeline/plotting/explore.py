@@ -18,7 +18,7 @@ from orograph.plotting.tables import read_marks
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
@@ -90,14 +90,9 @@ def explore(
     >>> m = og.explore(og.walking_time(heights, [(7.0, 46.0)]))
     >>> m.save("hours.html")
     """
-    try:
+    with report_missing("explore", "folium and matplotlib", "explore"):
         import folium
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise OrographError(
-            "explore: it needs folium and matplotlib; install them with "
-            "pip install 'orograph[explore]'"
-        ) from error
     most = check_integer("most", most, 1, MOST_PIXELS)
     share = as_plain(opacity)
     if not is_number(share) or not 0 <= share <= 1:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from orograph.plotting.colours import GREY, PALETTE, as_rgb, region_colours
 from orograph.plotting.reading import every
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import OrographError
+from orograph.tiles.errors import report_missing
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import RasterLike, open_raster
 
@@ -63,12 +63,8 @@ def components_picture(
 
 def image_writer() -> Any:
     """Return matplotlib's ``imsave``; raise OrographError if matplotlib is not installed."""
-    try:
+    with report_missing("picture", "matplotlib", "plot"):
         from matplotlib.image import imsave
-    except ImportError as error:
-        raise OrographError(
-            "picture: it needs matplotlib; install it with pip install 'orograph[plot]'"
-        ) from error
     return imsave
 
 

@@ -17,7 +17,7 @@ from orograph.plotting.tables import draw_table, read_table
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.points import PointsLike, as_points, cells_of
@@ -116,12 +116,8 @@ def plot(
     >>> og.plot(og.least_cost_path(result, [(3, 2)]), ax=axes) is axes
     True
     """
-    try:
+    with report_missing("plot", "matplotlib", "plot"):
         from matplotlib import pyplot
-    except ImportError as error:
-        raise OrographError(
-            "plot: it needs matplotlib; install it with pip install 'orograph[plot]'"
-        ) from error
     most = check_integer("most", most, 1, MOST_PIXELS)
     if ax is not None and not hasattr(ax, "imshow"):
         raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")

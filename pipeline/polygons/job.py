@@ -13,7 +13,7 @@ from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
 from orograph.operations.job import Job
 from orograph.tiles.arrays import Reals
-from orograph.tiles.errors import InputError, OrographError, RunError
+from orograph.tiles.errors import InputError, RunError, report_missing
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.raster.raster import Raster
@@ -87,12 +87,8 @@ class TracingJob(Job[VectorLayer]):
 
 def check_shapely(operation: str) -> None:
     """Raise OrographError if Shapely, which makes the geometries, is not installed."""
-    try:
+    with report_missing(operation, "shapely"):
         import shapely  # noqa: F401
-    except ImportError as error:
-        raise OrographError(
-            f"{operation}: it needs shapely; install it with pip install 'orograph[vector]'"
-        ) from error
 
 
 def edges_of_cells(

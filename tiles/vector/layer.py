@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from orograph.tiles import html
 from orograph.tiles.arguments import check_flag, check_path, shown
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.vector.write import (
@@ -123,13 +123,8 @@ class VectorLayer:
         OrographError
             If GeoPandas is not installed.
         """
-        try:
+        with report_missing("to_geodataframe", "GeoPandas"):
             from geopandas import GeoDataFrame
-        except ImportError as error:
-            raise OrographError(
-                "to_geodataframe: it needs GeoPandas; install it with pip install "
-                "'orograph[vector]'"
-            ) from error
         frame = GeoDataFrame(dict(self.columns), geometry=self.geometry, crs=self.crs)
         if self.units:
             frame.attrs["units"] = dict(self.units)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orograph.tiles.arguments import check_file
-from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.files import new_file
 
 if TYPE_CHECKING:
@@ -65,37 +65,24 @@ def write_layer(layer: VectorLayer, path: Path, name: str | None = None) -> None
 
 def import_shapely(what: str) -> Any:
     """Import and return Shapely, which makes geometries."""
-    try:
+    with report_missing(what, "shapely"):
         import shapely.geometry
-    except ImportError as error:
-        raise OrographError(
-            f"{what}: geometries need shapely; install it with pip install 'orograph[vector]'"
-        ) from error
     return shapely
 
 
 def import_pyogrio(what: str) -> Any:
     """Import and return pyogrio, which reads and writes vector files."""
-    try:
+    with report_missing(what, "pyogrio"):
         import pyogrio
         import pyogrio.raw
-    except ImportError as error:
-        raise OrographError(
-            f"{what}: vector files need pyogrio; install it with pip install 'orograph[vector]'"
-        ) from error
     return pyogrio
 
 
 def import_parquet(what: str) -> Any:
     """Import and return GeoPandas, which reads and writes GeoParquet by pyarrow."""
-    try:
+    with report_missing(what, "GeoPandas and pyarrow"):
         import geopandas
         import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise OrographError(
-            f"{what}: GeoParquet needs GeoPandas and pyarrow; install them with pip install "
-            "'orograph[vector]'"
-        ) from error
     return geopandas
 
 

@@ -1,4 +1,4 @@
-"""Types of arrays for annotations, and allocation of the arrays that hold whole tiles.
+"""Types of arrays for annotations, tables of arrays, and allocation of arrays of whole tiles.
 
 A GPU backend reads tiles into page-locked memory, from which the GPU can copy by itself, and reuses
 that memory for the next tile: allocating a large array takes as long as filling it.
@@ -6,10 +6,11 @@ that memory for the next tile: allocating a large array takes as long as filling
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import fields
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,35 @@ Selection = Array | slice
 """Elements of an array: their indices, a mask of them, or a slice."""
 Keys = npt.NDArray[np.uint64]
 """Numbers that sort as what they stand for, such as heights."""
+
+
+class Columns:
+    """Base of dataclasses whose fields are arrays, or again `Columns`, of as many rows."""
+
+    def take(self, which: Selection) -> Self:
+        """Return the rows at some indices, or where a mask is True."""
+        make: Any = type(self)
+        columns = (getattr(self, field.name) for field in fields(make))
+        taken: Self = make(
+            *(c.take(which) if isinstance(c, Columns) else c[which] for c in columns)
+        )
+        return taken
+
+    @classmethod
+    def concatenate(cls, tables: Sequence[Self]) -> Self:
+        """Return the rows of several tables, one after the other."""
+        make: Any = cls
+        columns = ([getattr(table, field.name) for table in tables] for field in fields(make))
+        joined: Self = make(
+            *(
+                type(parts[0]).concatenate(parts)
+                if isinstance(parts[0], Columns)
+                else np.concatenate(parts)
+                for parts in columns
+            )
+        )
+        return joined
+
 
 Allocate = Callable[[tuple[int, ...], Any], Array]
 """Return an uninitialised C-contiguous array of a shape and a dtype."""

@@ -30,17 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.label.union_find import find_root
 from orograph.tiles.arrays import Indices
 
 OUT, IN, UP = 0, 1, 2
-
-
-@compiled
-def _find(parent: Any, vertex: int) -> int:
-    while parent[vertex] != vertex:
-        parent[vertex] = parent[parent[vertex]]
-        vertex = parent[vertex]
-    return vertex
 
 
 @compiled
@@ -48,8 +41,8 @@ def _contract(first: Any, second: Any, order: Any, border: Any, fate: Any, ends:
     parent = np.arange(border.size)
     passed = 0
     for edge in order:
-        a = _find(parent, first[edge])
-        b = _find(parent, second[edge])
+        a = find_root(parent, first[edge])
+        b = find_root(parent, second[edge])
         if a == b:
             fate[edge] = OUT
             continue

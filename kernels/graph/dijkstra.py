@@ -18,6 +18,13 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 
 
+@compiled(inline=True)
+def _put(heap, key, place, i, vertex, value):
+    heap[i] = vertex
+    key[i] = value
+    place[vertex] = i
+
+
 @compiled
 def rise(heap, key, place, i, vertex, value):
     """Move a vertex up the heap from position i to its place."""
@@ -25,13 +32,9 @@ def rise(heap, key, place, i, vertex, value):
         above = (i - 1) >> 2
         if key[above] <= value:
             break
-        heap[i] = heap[above]
-        key[i] = key[above]
-        place[heap[i]] = i
+        _put(heap, key, place, i, heap[above], key[above])
         i = above
-    heap[i] = vertex
-    key[i] = value
-    place[vertex] = i
+    _put(heap, key, place, i, vertex, value)
 
 
 @compiled
@@ -46,13 +49,9 @@ def sink(heap, key, place, size, vertex, value):
                 least = child
         if key[least] >= value:
             break
-        heap[i] = heap[least]
-        key[i] = key[least]
-        place[heap[i]] = i
+        _put(heap, key, place, i, heap[least], key[least])
         i = least
-    heap[i] = vertex
-    key[i] = value
-    place[vertex] = i
+    _put(heap, key, place, i, vertex, value)
 
 
 @compiled

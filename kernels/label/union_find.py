@@ -42,6 +42,15 @@ Ends = npt.NDArray[np.integer[Any]]
 
 
 @compiled
+def find_root(parent, vertex):
+    """Return the root of a vertex's set; each vertex on the way skips its parent from now on."""
+    while parent[vertex] != vertex:
+        parent[vertex] = parent[parent[vertex]]
+        vertex = parent[vertex]
+    return vertex
+
+
+@compiled
 def unite(parent, a, b):
     """Join the sets of two vertices under the smaller root; return whether they were two.
 

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.label.union_find import find_root
 from orograph.tiles.arrays import Indices
 
 
@@ -47,14 +48,6 @@ class Merged(NamedTuple):
 
 
 @compiled
-def _find(parent: Any, vertex: int) -> int:
-    while parent[vertex] != vertex:
-        parent[vertex] = parent[parent[vertex]]
-        vertex = parent[vertex]
-    return vertex
-
-
-@compiled
 def _merge(
     first: Any, second: Any, order: Any, rank: Any, open_: Any, keep: Any, died: Any, up: Any
 ) -> tuple[int, int]:
@@ -67,8 +60,8 @@ def _merge(
     dead, passed = 0, 0
     for i in range(order.size):
         edge = order[i]
-        a = _find(parent, ends[i, 0])
-        b = _find(parent, ends[i, 1])
+        a = find_root(parent, ends[i, 0])
+        b = find_root(parent, ends[i, 1])
         if a == b:
             continue
         if b < a:

@@ -19,6 +19,17 @@ _BITS = 11
 
 
 @compiled
+def _start_bins(words, shift, mask, bins):
+    """Write to ``bins`` where the words with each digit begin once they are sorted by it."""
+    bins[:] = 0
+    for word in words:
+        bins[(word >> shift) & mask] += 1
+    start = 0
+    for digit in range(bins.size):
+        start, bins[digit] = start + bins[digit], start
+
+
+@compiled
 def _sort_by(words, order):
     """Return an order sorted stably by its words, which are unsigned; overwrites both."""
     differ = np.uint64(0)
@@ -32,12 +43,7 @@ def _sort_by(words, order):
     while done < 64 and differ >> np.uint64(done):
         done += trailing_zeros(differ >> np.uint64(done))
         shift = np.uint64(done)
-        bins[:] = 0
-        for word in words:
-            bins[(word >> shift) & mask] += 1
-        start = 0
-        for digit in range(bins.size):
-            start, bins[digit] = start + bins[digit], start
+        _start_bins(words, shift, mask, bins)
         for i in range(order.size):
             digit = (words[i] >> shift) & mask
             to = bins[digit]
@@ -58,12 +64,7 @@ def _sort_packed(words, places):
     spare, done = np.empty_like(words), places
     while done < 64 and most >> np.uint64(done):
         shift = np.uint64(done)
-        bins[:] = 0
-        for word in words:
-            bins[(word >> shift) & mask] += 1
-        start = 0
-        for digit in range(bins.size):
-            start, bins[digit] = start + bins[digit], start
+        _start_bins(words, shift, mask, bins)
         for word in words:
             digit = (word >> shift) & mask
             spare[bins[digit]] = word

@@ -46,7 +46,7 @@ from orograph.tiles.arguments import (
     check_outputs,
     refuse_arguments,
 )
-from orograph.tiles.arrays import Array, Integers, Selection, empty
+from orograph.tiles.arrays import Array, Columns, empty, Integers, Selection
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
@@ -81,7 +81,7 @@ METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
 
 @stored("components-parts")
 @dataclass(frozen=True)
-class Parts:
+class Parts(Columns):
     """Components, or parts of components, that touch a border, ordered by their first cells."""
 
     first: Integers
@@ -91,10 +91,6 @@ class Parts:
     size: Integers
     box: Integers
     """(n, 4): top, left, bottom, right in the grid, the last two not included."""
-
-    def take(self, which: Selection) -> Parts:
-        """Return the parts at some indices."""
-        return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
 
 
 @stored("components-summary")
@@ -239,7 +235,7 @@ class Components:
 
         # groups in the order of their first cells
         starts = _stack(places, [s.starts for _, s in children], window)
-        parts = _concatenate([s.parts for _, s in children])
+        parts = Parts.concatenate([s.parts for _, s in children])
         ahead = parts.ahead + self._left_of(places, children)
         group_first = np.full(roots.size, np.iinfo(np.int64).max)
         np.minimum.at(group_first, roots, parts.first)
@@ -480,15 +476,6 @@ def _stack(places: Sequence[Place], starts: Sequence[Integers], window: Window) 
         y = place.window.y - window.y
         total[y : y + place.window.height] += own
     return total
-
-
-def _concatenate(parts: Sequence[Parts]) -> Parts:
-    return Parts(
-        np.concatenate([p.first for p in parts]),
-        np.concatenate([p.ahead for p in parts]),
-        np.concatenate([p.size for p in parts]),
-        np.concatenate([p.box for p in parts]),
-    )
 
 
 def _gather(

@@ -312,7 +312,7 @@ class StreamSweep(FlowSweep):
 
         Beyond the grid the ring is nodata.
         """
-        ring = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        ring = window.grow(1)
         frame = ring.clip(self.context.quadtree.shape)
         return list(self._with_ring(super().read(frame), frame.within(ring), ring.shape))
 

@@ -252,9 +252,7 @@ class TileStates:
             return state
         place, halo = self.place(tile), self.problem.halo_width
         window = place.window
-        frame = Window(
-            window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
-        ).clip(self.context.quadtree.shape)
+        frame = window.grow(halo).clip(self.context.quadtree.shape)
         try:
             cells = self._read(window, frame)
         except InputError as error:

@@ -43,7 +43,7 @@ class Angles:
     ) -> dict[str, Array]:
         """Return the angles of a part, given its heights and steps with their halo."""
         surface, codes = cells
-        around = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        around = window.grow(1)
         inside = frame.within(around)
         heights = np.full(around.shape, np.inf)
         heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)

@@ -46,7 +46,7 @@ class FlowSweep(QuadtreePass):
     def read(self, window: Window) -> list[Array]:
         """Return the decoded directions of a window and the prepared cells of other rasters."""
         directions, *others = self.rasters
-        frame = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        frame = window.grow(1)
         frame = frame.clip(directions.shape)
         problem = cast("FlowProblem", self.problem)
         codes = directions.read(frame)

@@ -36,7 +36,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.operations.plan import Grid, Plan
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.arrays import Array, empty
+from orograph.tiles.arrays import Array, Columns, empty
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
@@ -66,7 +66,7 @@ EDGES = Variable(
 
 @stored("forest-edges")
 @dataclass(frozen=True)
-class Edges:
+class Edges(Columns):
     """Edges between border cells, each standing for one edge of the grid.
 
     ``a`` and ``b`` are positions among the node's border cells; ``major``, ``minor`` and
@@ -185,7 +185,7 @@ class Forest:
             Edges(p[e.a], p[e.b], e.major, e.minor, e.identity)
             for e, p in zip(brought, borders.positions, strict=True)
         ]
-        edges = _concatenate([*parts, seam])
+        edges = Edges.concatenate([*parts, seam])
         order = np.lexsort((edges.identity, edges.minor, edges.major))
 
         border_number = np.full(cells.size, -1, np.int64)
@@ -266,16 +266,6 @@ def _identities(
     y, x = np.divmod(first, window.width)
     identities: npt.NDArray[np.int64] = ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
     return identities
-
-
-def _concatenate(parts: Sequence[Edges]) -> Edges:
-    return Edges(
-        np.concatenate([p.a for p in parts]),
-        np.concatenate([p.b for p in parts]),
-        np.concatenate([p.major for p in parts]),
-        np.concatenate([p.minor for p in parts]),
-        np.concatenate([p.identity for p in parts]),
-    )
 
 
 @operation("orograph.forest.forest:estimate_forest", "orograph.graphs.estimate:estimate_forest")

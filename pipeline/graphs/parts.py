@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orograph.tiles.arrays import Array, Integers, Selection
+from orograph.tiles.arrays import Array, Columns, Integers, Selection
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
@@ -53,7 +53,7 @@ class GraphParts:
 
 @stored("graph-arcs")
 @dataclass(frozen=True)
-class Arcs:
+class Arcs(Columns):
     """Arcs of a graph as columns: tail, head, weight and edge number."""
 
     tail: Integers
@@ -61,15 +61,10 @@ class Arcs:
     weight: Array
     edge: Integers
 
-    def take(self, which: Selection) -> Arcs:
-        """Return the arcs at some indices."""
-        return Arcs(self.tail[which], self.head[which], self.weight[which], self.edge[which])
-
 
 def join_arcs(arcs: list[Arcs]) -> Arcs:
     """Concatenate several collections of arcs."""
-    columns = ("tail", "head", "weight", "edge")
-    return Arcs(*(np.concatenate([getattr(a, name) for a in arcs]) for name in columns))
+    return Arcs.concatenate(arcs)
 
 
 def span(graph_bounds: tuple[int, ...], window: Window) -> tuple[int, int]:

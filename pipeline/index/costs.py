@@ -37,7 +37,7 @@ def problem_of(form: Form, lengths: Array, links: Links | None) -> Distance:
 
 def with_halo(window: Window, shape: tuple[int, int]) -> Window:
     """Return a window grown by one cell on each side, clipped to the grid."""
-    return Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2).clip(shape)
+    return window.grow(1).clip(shape)
 
 
 def costs_of(

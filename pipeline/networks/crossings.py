@@ -77,10 +77,7 @@ class ZoneCrossings:
         *surface, cost, zones = cells
         place = Place(Node(0, 0), window, Sides(False, False, False, False), self.shape)
         tile = self.allocation.distance.surface(place, surface, frame)
-        halo = self.halo
-        ring = Window(
-            window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
-        )
+        ring = window.grow(self.halo)
         inside = frame.within(ring)
         labels = np.full(ring.shape, NO_SOURCE, np.int64)
         labels[inside] = zones
@@ -89,7 +86,7 @@ class ZoneCrossings:
         width = self.shape[1]
         found = find_crossings(tile, labels, NO_SOURCE, window.y * width + window.x, width)
         rows, columns, _, own = self.allocation.sources_in(window, frame, surface)
-        at = rows + halo, columns + halo
+        at = rows + self.halo, columns + self.halo
         first = (window.y + rows) * width + window.x + columns
         merged = _merged(own, labels[at], first, tile.dist[at])
         return least_of([found, merged])._asdict()

@@ -41,7 +41,7 @@ class Contours:
     ) -> Table:
         """Return the pieces of lines and of the outline in a part."""
         (given,) = cells
-        ring = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        ring = window.grow(1)
         inside = frame.within(ring)
         own = np.full(frame.shape, NO_BAND, np.uint8)
         find_bands(given, valid_cells(given, self.nodata), reachable(self.levels, given.dtype), own)

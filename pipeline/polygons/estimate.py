@@ -18,29 +18,27 @@ cell of a smooth field with some ten levels."""
 
 def estimate_polygonize(grid: Grid, *, workers: int) -> Plan:
     """Return the plan of `polygonize`, with a corner to ten cells."""
-    side = part_side(grid.layout.tile, grid.layout.shard) + 2
     corners = round(grid.cells * CORNERS)
-    plan = grid.plan_sweep(
-        "polygonize",
-        workers=workers,
-        memory=side**2 * (CELL + grid.dtype.itemsize),
-        written=0,
-        checkpoints=corners * 16,
-        border=(0, 0),
-    )
-    return replace(plan, tasks=grid.shards, memory_client=plan.memory_client + corners * CORNER)
+    return _estimate("polygonize", grid, workers, CELL, corners * 16, corners * CORNER)
 
 
 def estimate_isochrones(grid: Grid, *, workers: int) -> Plan:
     """Return the plan of `isochrones`, with a vertex to fifty cells."""
-    side = part_side(grid.layout.tile, grid.layout.shard) + 2
     vertices = round(grid.cells * VERTICES)
+    return _estimate("isochrones", grid, workers, VALUE, vertices * PIECE, vertices * VERTEX)
+
+
+def _estimate(
+    operation: str, grid: Grid, workers: int, cell: int, checkpoints: int, client: int
+) -> Plan:
+    """Return the plan of tracing with ``cell`` bytes of a cell, and ``client`` of the layer."""
+    side = part_side(grid.layout.tile, grid.layout.shard) + 2
     plan = grid.plan_sweep(
-        "isochrones",
+        operation,
         workers=workers,
-        memory=side**2 * (VALUE + grid.dtype.itemsize),
+        memory=side**2 * (cell + grid.dtype.itemsize),
         written=0,
-        checkpoints=vertices * PIECE,
+        checkpoints=checkpoints,
         border=(0, 0),
     )
-    return replace(plan, tasks=grid.shards, memory_client=plan.memory_client + vertices * VERTEX)
+    return replace(plan, tasks=grid.shards, memory_client=plan.memory_client + client)

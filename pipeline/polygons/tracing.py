@@ -60,7 +60,7 @@ class Tracing:
     ) -> Table:
         """Return the walks along boundaries in a part, its labels, and what lies at its border."""
         (given,) = cells
-        ring = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        ring = window.grow(1)
         inside = frame.within(ring)
         padded, there = np.zeros(ring.shape, given.dtype), np.zeros(ring.shape, np.bool_)
         padded[inside], there[inside] = given, valid_cells(given, self.nodata)

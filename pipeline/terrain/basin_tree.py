@@ -24,7 +24,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
-from orograph.tiles.arrays import Array, Integers, Keys, Selection
+from orograph.tiles.arrays import Array, Columns, Integers, Keys, Selection
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place, Sides
@@ -39,16 +39,12 @@ OUTSIDE = -1
 
 @stored("terrain-cells")
 @dataclass(frozen=True)
-class Cells:
+class Cells(Columns):
     """Cells of the grid with sortable keys of their heights; terminals have negative numbers."""
 
     key: Keys
     cell: Integers
     """Row-major index in the grid."""
-
-    def take(self, which: Selection) -> Cells:
-        """Return the cells at some indices."""
-        return Cells(self.key[which], self.cell[which])
 
     def order(self) -> Integers:
         """Return the indices that sort the cells by height, then by number."""
@@ -112,7 +108,8 @@ class MergeState:
     members: tuple[Integers, ...]
 
 
-class _Edges(NamedTuple):
+@dataclass(frozen=True)
+class _Edges(Columns):
     first: Array
     second: Array
     saddles: Cells
@@ -207,11 +204,7 @@ class BasinTree:
             ends = np.concatenate([a[valid[a] & ~valid[b]], b[valid[b] & ~valid[a]]])
             outside = np.full(ends.size, np.flatnonzero(pits.cell == OUTSIDE)[0])
             parts.append(_Edges(vertex[ends], outside, cells.take(ends)))
-        edges = _Edges(
-            np.concatenate([p.first for p in parts]),
-            np.concatenate([p.second for p in parts]),
-            _concatenate([p.saddles for p in parts]),
-        )
+        edges = _Edges.concatenate(parts)
         own = borders.border
         summary, tree = _decide(pits, edges, borders.values[own], vertex[own])
         return summary, MergeState(tree, members)
@@ -253,7 +246,7 @@ def _decide(
 
 def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers, ...]]:
     """Concatenate the basins of all children, with each terminal once, and index each child's."""
-    pits = _concatenate([s.pits for s in summaries])
+    pits = Cells.concatenate([s.pits for s in summaries])
     terminal = pits.cell < 0
     numbers = np.unique(pits.cell[terminal])
     count = int(terminal.size - terminal.sum())
@@ -264,11 +257,7 @@ def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers,
 
 
 def _with_terminals(pits: Cells, numbers: Integers) -> Cells:
-    return _concatenate([pits, Cells(np.zeros(numbers.size, np.uint64), numbers)])
-
-
-def _concatenate(parts: Sequence[Cells]) -> Cells:
-    return Cells(np.concatenate([p.key for p in parts]), np.concatenate([p.cell for p in parts]))
+    return Cells.concatenate([pits, Cells(np.zeros(numbers.size, np.uint64), numbers)])
 
 
 def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:

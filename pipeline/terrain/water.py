@@ -32,7 +32,7 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
-from orograph.tiles.arrays import Array, Keys, Selection
+from orograph.tiles.arrays import Array, Columns, Keys, Selection
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -40,17 +40,13 @@ TileState = tuple[LeafState, Array]
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(Columns):
     """Water level of each basin, and whether water reaches it."""
 
     level: Keys
     reached: npt.NDArray[np.bool_]
     pits: Cells
     """Lowest cell under the same water."""
-
-    def take(self, which: Selection) -> Levels:
-        """Return the levels of some basins."""
-        return Levels(self.level[which], self.reached[which], self.pits.take(which))
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class Window:
         y, x = self.y - outer.y, self.x - outer.x
         return slice(y, y + self.height), slice(x, x + self.width)
 
+    def grow(self, width: int) -> Window:
+        """Return this window with ``width`` more rows and columns on each side."""
+        more = 2 * width
+        return Window(self.y - width, self.x - width, self.height + more, self.width + more)
+
     def clip(self, shape: tuple[int, int]) -> Window:
         """Return the part of this window inside a grid of ``shape``, possibly empty."""
         y, x = max(self.y, 0), max(self.x, 0)

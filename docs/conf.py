@@ -27,6 +27,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "names",
     "operations",
     "records",
     "reproduced",
@@ -43,7 +44,6 @@ myst_heading_anchors = 3
 default_role = "py:obj"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True}
-autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # members are described once, by their own docstrings

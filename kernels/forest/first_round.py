@@ -29,14 +29,19 @@ def choose_lowest(keys, h, w, choice):
 
     Neighbours are compared in the order of their edges' ids (NW N NE W E SW S SE are 0 to 7).
     """
-    full = keys[0, 0]
+    full = keys[0, 0]  # the greatest key: nodata, and the halo beyond the grid
     for y in range(h):
+        # One slice of w cells for each neighbour, all read at the same x: LLVM turns such a loop
+        # into vector code.
         out = choice[y + 1, 1 : w + 1]
         c = keys[y + 1, 1 : w + 1]
         nw, nn, ne = keys[y, 0:w], keys[y, 1 : w + 1], keys[y, 2 : w + 2]
         ww, ee = keys[y + 1, 0:w], keys[y + 1, 2 : w + 2]
         sw, ss, se = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
         for x in range(w):
+            # b is the least key so far and d its neighbour. A later one must be less, not equal:
+            # of equal edges that of the lower id is chosen. Written out, since a loop over the
+            # eight would not be unrolled, nor the loop over x become vector code.
             b = nw[x]
             d = np.uint8(0)
             k = nn[x]
@@ -103,17 +108,20 @@ def keep_stars(keys, h, w, kept):
         c0, c1, c2 = keys[y + 1, 0:w], keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2]
         d0, d1, d2 = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
         for x in range(w):
+            # The cell p and its neighbours v p e / sw s se, below u1 u2. The other cells of both
+            # blocks of an edge are compared with its lower end: those before p must be higher, as
+            # of equal cells the first counts as the lower; those after p may be equal.
             p, e, s, v, sw, se = c1[x], c2[x], d1[x], c0[x], d0[x], d2[x]
-            lo = min(p, e)
+            lo = min(p, e)  # east: the blocks u1 u2 / p e and p e / s se
             bit = (max(p, e) != full) & (min(u1[x], u2[x]) > lo) & (min(s, se) >= lo)
             r = np.uint8(bit)
-            lo = min(p, sw)
+            lo = min(p, sw)  # south-west: the block v p / sw s
             bit = (max(p, sw) != full) & (v > lo) & (s >= lo)
             r |= np.uint8(np.uint8(bit) << 1)
-            lo = min(p, s)
+            lo = min(p, s)  # south: the blocks v p / sw s and p e / s se
             bit = (max(p, s) != full) & (v > lo) & (min(sw, min(e, se)) >= lo)
             r |= np.uint8(np.uint8(bit) << 2)
-            lo = min(p, se)
+            lo = min(p, se)  # south-east: the block p e / s se
             bit = (max(p, se) != full) & (min(e, s) >= lo)
             out[x] = np.uint8(r | np.uint8(np.uint8(bit) << 3))
 
@@ -137,6 +145,8 @@ def choose_lightest(heights, h, w, mode, diagonal, choice, kept):
 
     Edges are ordered by (weight, id); ids ascend as ab ac ad bc bd cd in a block ab/cd.
     """
+    # Weights of the edges E SW S SE (0 to 3) from the cells of three rows in turn; cell x is at
+    # x + 1, and the columns at both ends stay infinite: no edge leads there.
     ring = np.full((3, 4, w + 2), np.inf)
     weigh_row(heights, 1, w, mode, diagonal, ring[0])
     for y in range(h):
@@ -146,6 +156,7 @@ def choose_lightest(heights, h, w, mode, diagonal, choice, kept):
         else:
             down[:] = np.inf
         out = choice[y + 1, 1 : w + 1]
+        # An edge is kept at its upper or left end: that to NW is the SE edge of the cell there.
         nw, nn, ne = up[3, 0:w], up[2, 1 : w + 1], up[1, 2 : w + 2]
         ww, ee = at[0, 0:w], at[0, 1 : w + 1]
         sw, ss, se = at[1, 1 : w + 1], at[2, 1 : w + 1], at[3, 1 : w + 1]
@@ -182,10 +193,14 @@ def choose_lightest(heights, h, w, mode, diagonal, choice, kept):
             up[1, 2 : w + 2],
             up[2, 2 : w + 2],
         )
+        # A name with 2 is of the cell to the east, with 0 of that to the west; u and d are of the
+        # rows above and below.
         sw2, ss2, de = at[1, 2 : w + 2], at[2, 2 : w + 2], down[0, 1 : w + 1]
         ss0, se0, de0 = at[2, 0:w], at[3, 0:w], down[0, 0:w]
         for x in range(w):
             ab, ac, ad, bc, bd, cd = ee[x], ss[x], se[x], sw2[x], ss2[x], de[x]
+            # The block whose first cell this is. An edge goes if both others of a triangle come
+            # before it: >= for those with a lower id, > for those with a higher one.
             east = ((ab > ac) & (ab > bc)) | ((ab > ad) & (ab > bd))
             south = ((ac >= ab) & (ac > bc)) | ((ac > ad) & (ac > cd))
             south_east = ((ad >= ab) & (ad > bd)) | ((ad >= ac) & (ad > cd))
@@ -218,14 +233,17 @@ def mark_choices(choice, kept, mask):
         out = mask[y]
         rest = kept[y + 1, 1 : w + 1]
         for x in range(w):
+            # What this cell chose (d, f.), and which later neighbours chose this cell (e s sx sy).
+            # Only the bits of E SW S SE: an edge to an earlier cell is marked there.
             d = c[x]
             e, s, sx, sy = ee[x] == 3, ss[x] == 1, sw[x] == 2, se[x] == 0
             fe, fs, fx, fy = d == 4, d == 6, d == 5, d == 7
             r = np.uint8(e | fe) | np.uint8(np.uint8(sx | fx) << 1)
             r |= np.uint8(np.uint8(s | fs) << 2) | np.uint8(np.uint8(sy | fy) << 3)
+            # both ends chose the edge, and this is the first of them
             root = (e & fe) | (s & fs) | (sx & fx) | (sy & fy)
             out[x] = np.uint8(r)
-            k = np.uint8(rest[x] & (r ^ 15))
+            k = np.uint8(rest[x] & (r ^ 15))  # without the chosen ones
             left += np.int64((k & 1) + ((k >> 1) & 1) + ((k >> 2) & 1) + (k >> 3))
             rest[x] = np.uint8(k | np.uint8(np.uint8(root) << 4))
     return left
@@ -257,7 +275,7 @@ def follow_choices(words, step, choice, border, parent):
             choice[x] = ROOT
             count += 1
     stride = step[6]
-    one = np.int32(31)
+    one = np.int32(31)  # shifted by it, a negative number is all ones, any other is 0
     for start in range(0, choice.size, BAND * stride):
         end = np.int32(min(choice.size, start + BAND * stride))
         for i in range(start, end):
@@ -268,6 +286,8 @@ def follow_choices(words, step, choice, border, parent):
             earlier = np.int32((t - np.int32(i) - np.int32(d >> 3)) >> one)
             parent[i] = np.int32(t ^ ((t ^ parent[t]) & earlier))
         for i in range(end - 1, start - 1, -1):
+            # Go on from t only if it is a cell (not ~number, which is negative) of this band or
+            # one above; of a number the read is of cell 0, in bounds, and its result masked out.
             t = parent[i]
             go = np.int32(((t - end) & ~t) >> one)
             q = parent[t & ~(t >> one)]

@@ -53,7 +53,7 @@ def _read_keys(row, key, magnitude, limit, nodata):
     for x in range(w):
         v = row[x]
         ok = ((v & magnitude[0]) - one) < limit[0]
-        out[x] = v if ok & (v != nodata[0]) else v ^ v
+        out[x] = v if ok & (v != nodata[0]) else v ^ v  # 0 of the same dtype
 
 
 @compiled
@@ -115,12 +115,17 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             crossed = west & east
             east ^= crossed
             pairs |= west | east
+            # Each bit of ``pairs`` is a place where a run of this row touches one of the row above.
+            # The starts up to it, counted, are the numbers of the two: a here, b above. A west or
+            # east bit belongs to a corner, where one of the two begins just beside.
             while pairs:
-                under = pairs & (pairs - ONE)
+                under = pairs & (pairs - ONE)  # without the lowest bit
                 bit = pairs ^ under
                 reach = bit | (bit - ONE)
                 a = at + count_bits(start & (reach ^ (bit & east))) - ONE
                 b = up + count_bits(up_start & (reach ^ (bit & west))) - ONE
+                # A run can take only one parent above. If it touches a second run, the pair before
+                # is kept for `unite`: it is always written, but counted only then, with no branch.
                 deferred[m, 0] = last_a
                 deferred[m, 1] = last_b
                 m += np.uint64(a == last_a)
@@ -128,6 +133,7 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
                 last_b = b
                 parent[a] = parent[parent[b]]
                 pairs = under
+            # Corners where both diagonals touch: a second pair at the same place.
             while crossed:
                 under = crossed & (crossed - ONE)
                 bit = crossed ^ under

@@ -60,6 +60,7 @@ class _Tile:
     def load(self, start: Any, row: Any, v: int) -> Any:
         return self.builder.load(self.place(start, row, v), align=self.size)
 
+    # Into lane 0, and from there into all: LLVM makes one broadcast of it.
     def splat(self, value: Any) -> Any:
         kind = ir.VectorType(value.type, self.width)
         undefined = ir.Constant(kind, ir.Undefined)
@@ -75,6 +76,7 @@ class _Tile:
         if self.real and signed:
             less = self.builder.fcmp_ordered("<", a, b)
             return self.builder.select(less, a, b), less
+        # Bits of floats that are not negative sort as integers, as the floats do.
         bits = ir.VectorType(self.index, self.width)
         a, b = (self.builder.bitcast(value, bits) for value in (a, b))
         less = self.builder.icmp_signed("<", a, b)
@@ -98,6 +100,8 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
             a = tile.data(signature.args[0], a, a_at)
             b = tile.data(signature.args[2], b, b_at)
             c = tile.data(signature.args[5], c, c_at)
+            # C is loaded here, passes through the loop as phi nodes, which are registers, and is
+            # stored behind it.
             spots = [(r, v) for r in range(rows) for v in range(2)]
             starts = [builder.mul(stride, _number(r)) for r in range(rows)]
             begin = [tile.load(c, starts[r], v) for r, v in spots]
@@ -110,9 +114,12 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
             held = [builder.phi(tile.vector) for _ in spots]
             indices = ir.VectorType(tile.index, tile.width)
             found = [builder.phi(indices) for _ in spots] if traced else []
+            # Panels are packed: the elements that a step reads lie side by side. The two vectors of
+            # B serve all rows, and each element of A, in all lanes, serves both.
             row_a = builder.mul(step, _number(rows))
             row_b = builder.mul(step, _number(2 * tile.width))
             across = [tile.load(b, row_b, v) for v in range(2)]
+            # as wide as an element, so that the mask of a comparison selects it too
             number = tile.splat(builder.trunc(step, tile.index)) if traced else None
             lowered, steps = [], []
             for r in range(rows):
@@ -126,6 +133,7 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
                     if traced:
                         steps.append(builder.select(less, number, found[n]))
             following = builder.add(step, _number(1))
+            # What a phi node is at the first step, and at all others.
             step.add_incoming(_number(0), entry)
             step.add_incoming(following, loop)
             for n in range(len(spots)):
@@ -141,6 +149,7 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
                 builder.store(lowered[n], tile.place(c, starts[r], v), align=tile.size)
             if traced:
                 start = tile.data(signature.args[8], which, _number(0))
+                # Steps are stored as int32, of which elements of 8 bytes fill two.
                 narrow = ir.VectorType(ir.IntType(32), tile.width)
                 for n in range(len(spots)):
                     place = builder.gep(start, [_number(n * tile.width)])
@@ -232,6 +241,7 @@ def lower_listed(
         builder.position_at_end(done)
         for n, (r, v) in enumerate(spots):
             builder.store(least[n], tile.place(c, starts[r], v), align=tile.size)
+        # A row was lowered if any lane of its two vectors is less than at the beginning.
         for r in range(TILE_ROWS):
             _, less = tile.least(least[2 * r], begin[2 * r], False)
             _, more = tile.least(least[2 * r + 1], begin[2 * r + 1], False)

@@ -85,6 +85,7 @@ class Rows:
         kind = ir.VectorType(self.type.element, width)
         return self.builder.bitcast(place, kind.as_pointer())
 
+    # Aligned as an element alone: a row shifted by a lane begins anywhere in a line of the cache.
     def load(self, offset: Any, shift: int, width: int | None = None) -> Any:
         return self.builder.load(self.pointer(offset, shift, width or self.width), align=self.size)
 
@@ -106,6 +107,7 @@ class Rows:
             return self.builder.fcmp_ordered("<", a, b)
         return self.builder.icmp_signed("<", a, b)
 
+    # b where they are equal or a is NaN.
     def least(self, a: Any, b: Any) -> Any:
         return self.builder.select(self.less(a, b), a, b)
 
@@ -135,11 +137,14 @@ def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
             _, row, source, weights, nothing = args
             width = rows.width
             count = LANES // width
+            # The source row in registers, with one vector of the padding at either end: the lanes
+            # of diagonal neighbours are shuffled out of two vectors, and memory is read once.
             near = [rows.load(source, (c - 1) * width) for c in range(count + 2)]
             behind = {1: near}
             if connectivity == 16:
                 far = builder.add(source, _constant(-STRIDE if forward else STRIDE))
                 behind[2] = [rows.load(far, (c - 1) * width) for c in range(count + 2)]
+            # ``nothing`` in each lane: put into lane 0, which is then copied to all.
             undefined = ir.Constant(rows.type, ir.Undefined)
             single = builder.insert_element(undefined, nothing, _constant(0, 32))
             never = rows.shuffle(single, undefined, [0] * width)
@@ -150,6 +155,9 @@ def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
                 for k, (dy, dx) in enumerate(STEPS[connectivity]):
                     shift = dx if forward else -dx
                     here = behind[dy][c + 1]
+                    # Lane x must hold the neighbour in lane x + shift: at one end of the vector
+                    # they come from the vector before or after. A shuffle numbers the lanes of
+                    # its two vectors 0 to 2 * width - 1.
                     if shift < 0:
                         lanes = [width + shift + lane for lane in range(width)]
                         here = rows.shuffle(behind[dy][c], here, lanes)
@@ -159,16 +167,20 @@ def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
                     place = k * PLANE + c * width
                     if not forward:  # the edge is kept at its other end
                         place += shift + (dy - 1) * STRIDE
+                    # ``new`` comes last: it stays where the sum is NaN (a barrier) or no less.
                     new = rows.least(rows.add(here, rows.load(weights, place)), new)
                 lowered = rows.less(new, old)
                 if probe:
                     best = rows.least(builder.select(lowered, new, never), best)
                     continue
                 rows.store(new, row, c * width)
+                # A comparison gives a bit a lane: a vector of i1 is an integer of that many bits.
                 bits = builder.zext(builder.bitcast(lowered, ir.IntType(width)), ir.IntType(64))
                 mask = builder.or_(mask, builder.shl(bits, _constant(c * width)))
             if not probe:
                 return mask
+            # The least of all lanes, in every lane: compare with the vector turned by half its
+            # width, then by a quarter, and so on.
             half = width // 2
             while half:
                 lanes = [(lane + half) % width for lane in range(width)]
@@ -238,6 +250,7 @@ def _weigh(difference: bool) -> Any:
             for lane in range(0, LANES, rows.width):
                 a, b = rows.load(u, lane), rows.load(v, lane)
                 if difference:
+                    # the absolute value, as the greater of both differences
                     down = rows.subtract(a, b)
                     rows.store(rows.greatest(rows.subtract(b, a), down), out, lane)
                 else:
@@ -263,6 +276,9 @@ def transpose_tile(typingctx, ws, source, target):
         tile = [rows.load(args[1], i * STRIDE, 8) for i in range(8)]
         for half in (4, 2, 1):
             for i in (i for i in range(8) if not i & half):
+                # Rows i and i + half trade the lanes in which j and the row differ in this bit:
+                # ``low`` has a's lanes without the bit, then b's (8 to 15 in a shuffle) moved up
+                # by half; ``high`` a's lanes with the bit moved down, then b's.
                 a, b = tile[i], tile[i + half]
                 low = [8 + j - half if j & half else j for j in range(8)]
                 high = [8 + j if j & half else j + half for j in range(8)]
@@ -316,6 +332,7 @@ def lanes(typingctx, ws, offset, count):
         view.itemsize = array.itemsize
         view.shape = cgutils.pack_array(builder, [args[2]])
         view.strides = array.strides
+        # without an owner, so that no references are counted
         view.meminfo = ir.Constant(view.meminfo.type, None)
         view.parent = ir.Constant(view.parent.type, None)
         return view._getvalue()
@@ -373,6 +390,7 @@ def prefetch_line(typingctx, array, offset):
         line = builder.bitcast(builder.gep(rows.data, [args[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [line.type, *[ir.IntType(32)] * 3])
         call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        # to be read (0), into the second level (2), as data (1)
         builder.call(call, [line, *(_constant(n, 32) for n in (0, 2, 1))])
         return context.get_dummy_value()
 

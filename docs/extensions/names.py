@@ -55,6 +55,7 @@ def write_pages(app: Sphinx, config: Config) -> None:
         wrong = {name for name in orograph.__all__ if names.count(name) != 1}
         raise ExtensionError(f"api.md: {', '.join(sorted(wrong))}: not in one of the lists")
     lists = Path(app.doctreedir, "names.rst")
+    lists.parent.mkdir(parents=True, exist_ok=True)
     lines = [f".. autosummary::\n   :toctree: {Path(app.srcdir, 'generated')}\n"]
     lists.write_text("\n   ".join([*lines, *(f"orograph.{n}" for n in names), ""]), "utf-8")
     config["autosummary_generate"] = [str(lists)]

@@ -25,6 +25,7 @@ from orograph.distance.trace import PathReader
 from orograph.engines.stages import Stage, Stages
 from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
+from orograph.execution.options import RunSpec
 from orograph.execution.run import Engine
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.shortest_path_tree.crossings import (
@@ -33,7 +34,7 @@ from orograph.kernels.shortest_path_tree.crossings import (
     least_of,
     spanning_tree,
 )
-from orograph.operations.job import Job, RasterJob
+from orograph.operations.job import Job, RasterJob, UnstoredJob
 from orograph.polygons.job import TracedParts
 from orograph.results.paths import LeastCostPath
 from orograph.tiles.arrays import Array, Integers
@@ -43,7 +44,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.layer import VectorLayer
 
 
@@ -111,8 +111,8 @@ class CrossingParts(TracedParts):
 
 
 @dataclass(frozen=True)
-class NetworkJob(Job[VectorLayer]):
-    """Job of a network of regions: distances and allocation, then crossings, then links."""
+class RegionNetwork:
+    """Stages of a network of regions: distances and allocation, then crossings, then links."""
 
     distances: RasterJob
     """The job of the distances; its own result is not stored."""
@@ -121,21 +121,21 @@ class NetworkJob(Job[VectorLayer]):
     max_cost: float
     """The most that a link may cost."""
 
-    stored = False
-    is_layer = True
-
-    def identity(self) -> dict[str, Any]:
-        """Return the operation's name only, since such runs are never resumed."""
-        return {"operation": ZoneCrossings.name}
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters that decide the result beside the rasters, in JSON types."""
-        return {
-            **self.distances.parameters,
-            "connections": "mst" if self.tree else "neighbors",
-            "max_cost": repr(self.max_cost),
-        }
+    def job(self, spec: RunSpec) -> Job[VectorLayer]:
+        """Return the job of all stages."""
+        distances = self.distances
+        return UnstoredJob(
+            distances.rasters,
+            distances.shape,
+            distances.layout,
+            distances.backend,
+            ZoneCrossings.name,
+            self.engine,
+            self.links,
+            self.warm_up,
+            is_layer=True,
+            spec=spec,
+        )
 
     @property
     def problem(self) -> DistanceAndAllocation:
@@ -173,11 +173,11 @@ class NetworkJob(Job[VectorLayer]):
         ]
         return Stages(stages, named, context)
 
-    def collect(self, engine: Stages, sink: ArraySink, attributes: dict[str, Any]) -> VectorLayer:
+    def links(self, engine: Stages, attributes: dict[str, Any]) -> VectorLayer:
         """Return the links as lines."""
         parts: Any = engine[1]
         crossings = least_of([Crossings(**table) for table in parts.tables()])
-        return links_of(self._chosen(crossings), parts.directions, self.rasters[0])
+        return links_of(self._chosen(crossings), parts.directions, self.distances.rasters[0])
 
     def _zones(self, rasters: tuple[Raster, ...]) -> ZoneCrossings:
         """Return the problem of crossings, which CPUs solve."""

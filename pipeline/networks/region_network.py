@@ -10,7 +10,7 @@ from orograph.distance.arguments import COSTS, DTYPES, open_surface
 from orograph.distance.cost_distance import OUTPUTS, distance_job
 from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
-from orograph.networks.crossings import NetworkJob
+from orograph.networks.crossings import RegionNetwork
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
@@ -161,13 +161,4 @@ def region_network(
         outputs=OUTPUTS,
         name="regions",
     )
-    return NetworkJob(
-        distances.rasters,
-        distances.shape,
-        distances.layout,
-        distances.backend,
-        distances,
-        connections == "mst",
-        most,
-        spec=spec,
-    )
+    return RegionNetwork(distances, connections == "mst", most).job(spec)

@@ -47,8 +47,10 @@ class Job(ABC, Generic[T]):
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
 
-    is_layer: ClassVar[bool] = False
-    """Whether the result is a vector layer, which is written to a vector file if at all."""
+    @property
+    def is_layer(self) -> bool:
+        """Whether the result is a vector layer, which is written to a vector file if at all."""
+        return False
 
     @property
     def writes_store(self) -> bool:
@@ -108,6 +110,38 @@ class Job(ABC, Generic[T]):
     def like_input(self, result: T) -> T:
         """Move the rasters of an in-memory result to the GPU if the input was on a GPU."""
         return result
+
+
+@dataclass(frozen=True)
+class UnstoredJob(Job[T]):
+    """Job whose result is what its engine knows at the end, such as a vector layer."""
+
+    operation: str
+    make_engine: Callable[[tuple[Raster, ...], RunContext, str], Engine]
+    """Called with the rasters, the context and the backend."""
+    result: Callable[[Any, dict[str, Any]], T]
+    """Called with the engine after its run, and the attributes that the run returned."""
+    compile_kernels: Callable[[], None] | None = None
+    is_layer: bool = False
+
+    stored = False
+
+    def identity(self) -> dict[str, Any]:
+        """Return the operation's name only, since such runs are never resumed."""
+        return {"operation": self.operation}
+
+    def warm_up(self) -> None:
+        """Compile the kernels, if they are known before the run."""
+        if self.compile_kernels is not None:
+            self.compile_kernels()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return the engine of the operation."""
+        return self.make_engine(rasters, context, backend)
+
+    def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> T:
+        """Return what the engine has found."""
+        return self.result(engine, attributes)
 
 
 @dataclass(frozen=True)

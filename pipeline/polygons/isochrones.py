@@ -14,10 +14,9 @@ from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.polygons.contours import compile_kernels
-from orograph.operations.job import layout_of
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
-from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
+from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.results.units import UNITS, unit_scale
 from orograph.tiles.arguments import check_choice, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
@@ -136,10 +135,7 @@ def isochrones(
         units = unit or of_costs
         return layer if units is None else replace(layer, units=dict.fromkeys(layer.columns, units))
 
-    layout = layout_of(raster, spec)
-    return TracingJob(
-        (raster,), raster.shape, layout, backend, problem, join, compile_kernels, spec=spec
-    )
+    return tracing_job(raster, problem, join, compile_kernels, backend, spec)
 
 
 def check_levels(levels: object) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,13 @@ import numpy as np
 from orograph.engines.map_overlap import MapOverlap, part_side
 from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
-from orograph.operations.job import Job
+from orograph.execution.options import RunSpec
+from orograph.operations.job import Job, UnstoredJob, layout_of
 from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError, RunError, report_missing
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.layer import VectorLayer
 
 
@@ -54,35 +55,37 @@ class TracedParts(MapOverlap):
         return tables
 
 
-@dataclass(frozen=True)
-class TracingJob(Job[VectorLayer]):
-    """Job of tracing lines in a raster; its result is not stored."""
+def tracing_job(
+    raster: Raster,
+    problem: Any,
+    join: Callable[[Sequence[Table], Georeference], VectorLayer],
+    compile_kernels: Callable[[np.dtype[Any]], None],
+    backend: str,
+    spec: RunSpec,
+) -> Job[VectorLayer]:
+    """Return the job of tracing lines in a raster.
 
-    problem: Any
-    join: Callable[[Sequence[Table], Georeference], VectorLayer]
-    """Makes the layer of what was traced in the parts."""
-    compile_kernels: Callable[[np.dtype[Any]], None]
+    ``join`` makes the layer of what was traced in the parts.
+    """
 
-    stored = False
-    is_layer = True
+    def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> TracedParts:
+        return TracedParts(replace(problem, backend=backend), rasters, context)
 
-    def identity(self) -> dict[str, Any]:
-        """Return the operation's name only, since such runs are never resumed."""
-        return {"operation": self.problem.name}
+    def result(engine: TracedParts, attributes: dict[str, Any]) -> VectorLayer:
+        return join(engine.tables(), raster.georeference)
 
-    def warm_up(self) -> None:
-        """Compile the kernels for rasters of this dtype."""
-        self.compile_kernels(self.rasters[0].dtype)
-
-    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> TracedParts:
-        """Return the engine that traces the parts."""
-        return TracedParts(replace(self.problem, backend=backend), rasters, context)
-
-    def collect(
-        self, engine: TracedParts, sink: ArraySink, attributes: dict[str, Any]
-    ) -> VectorLayer:
-        """Return the layer, joined across the borders of parts."""
-        return self.join(engine.tables(), self.rasters[0].georeference)
+    return UnstoredJob(
+        (raster,),
+        raster.shape,
+        layout_of(raster, spec),
+        backend,
+        problem.name,
+        make_engine,
+        result,
+        partial(compile_kernels, raster.dtype),
+        is_layer=True,
+        spec=spec,
+    )
 
 
 def check_shapely(operation: str) -> None:

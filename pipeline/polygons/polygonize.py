@@ -12,9 +12,8 @@ from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.polygons.rings import compile_kernels
-from orograph.operations.job import layout_of
 from orograph.operations.operation import operation
-from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
+from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.polygons.tracing import Rings, Tracing, join_tables
 from orograph.results.names import name_labels
 from orograph.tiles.arguments import check_flag
@@ -110,10 +109,7 @@ def polygonize(
             return layer
         return replace(layer, columns={**layer.columns, "name": np.array(names, object)})
 
-    layout = layout_of(raster, spec)
-    return TracingJob(
-        (raster,), raster.shape, layout, backend, problem, join, compile_kernels, spec=spec
-    )
+    return tracing_job(raster, problem, join, compile_kernels, backend, spec)
 
 
 def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: bool) -> VectorLayer:

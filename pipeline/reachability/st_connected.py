@@ -6,7 +6,6 @@ one pass over the raster first excludes those whose ends lie in different compon
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -22,7 +21,7 @@ from orograph.execution.run import Progress, ResultTable
 from orograph.execution.settings import setting
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
-from orograph.operations.job import Job, layout_of
+from orograph.operations.job import Job, UnstoredJob, layout_of
 from orograph.operations.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
@@ -44,7 +43,6 @@ from orograph.tiles.raster.points import (
 )
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Layout
-from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 
@@ -209,7 +207,16 @@ def st_connected(
     ends = _ends(raster, cast("PointsLike", s), cast("PointsLike", t), snap)
     layout = layout_of(raster, spec)
     wanted = hops, hops and path
-    return ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, *wanted, spec=spec)
+
+    def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
+        query = Query(MaskRaster(rasters[0]), ends, connectivity, *wanted, context, backend=backend)
+        return _PairSearch(query, raster.georeference)
+
+    def result(engine: _PairSearch, attributes: dict[str, Any]) -> Reach:
+        return engine.reach()
+
+    of_grid = (raster,), raster.shape, layout, chosen
+    return UnstoredJob(*of_grid, "st-connected", make_engine, result, spec=spec)
 
 
 def _graph_job(
@@ -233,62 +240,15 @@ def _graph_job(
         paths = ways if hops and path else None
         return Reach(counts >= 0, counts if hops else None, paths, searched)
 
-    return GraphReachJob((), (1, 1), Layout(1, 1), "numba", search, spec=spec)
+    def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
+        return WholeGraph(lambda cancelled: ({"reach": search()}, {}))
 
-
-@dataclass(frozen=True)
-class ReachJob(Job[Reach]):
-    """Job of searching for paths between pairs of cells; its result is not stored."""
-
-    ends: EndSets
-    connectivity: int
-    hops: bool
-    path: bool
-
-    stored = False
-
-    def identity(self) -> dict[str, Any]:
-        """Return the operation's name only, since such runs are never resumed."""
-        return {"operation": "st-connected"}
-
-    def warm_up(self) -> None:
-        """Do nothing: the search compiles the kernels it needs."""
-
-    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
-        """Return the engine that searches for all pairs."""
-        mask = MaskRaster(rasters[0])
-        options = self.connectivity, self.hops, self.path, context
-        query = Query(mask, self.ends, *options, backend=backend)
-        return _PairSearch(query, self.rasters[0].georeference)
-
-    def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return the `Reach` that the engine has found."""
-        return engine.reach()
-
-
-@dataclass(frozen=True)
-class GraphReachJob(Job[Reach]):
-    """Job of searching for paths between pairs of vertices of a graph."""
-
-    search: Callable[[], Reach]
-
-    stored = False
-
-    def identity(self) -> dict[str, Any]:
-        """Return the operation's name only, since such runs are never resumed."""
-        return {"operation": "st-connected"}
-
-    def warm_up(self) -> None:
-        """Do nothing: the search compiles the kernels it needs."""
-
-    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
-        """Return the engine that calls the search function."""
-        return WholeGraph(lambda cancelled: ({"reach": self.search()}, {}))
-
-    def collect(self, engine: WholeGraph, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return the `Reach` that the search function has returned."""
+    def result(engine: WholeGraph, attributes: dict[str, Any]) -> Reach:
         found: Reach = attributes["reach"]
         return found
+
+    alone = (), (1, 1), Layout(1, 1), "numba"
+    return UnstoredJob(*alone, "st-connected", make_engine, result, spec=spec)
 
 
 @dataclass

@@ -77,14 +77,21 @@ def join_edges(parent, a, b):
         unite(parent, a[e], b[e])
 
 
+@compiled(inline=True)
+def _parents(parent, a, b):
+    """Return the parents of two vertices, the greater first."""
+    high = parent[a]
+    low = parent[b]
+    if high < low:
+        return low, high
+    return high, low
+
+
 @compiled
 def hook_parents(parent, a, b):
     """Link the greater of each edge's two parents to the smaller one, replacing its parent."""
     for e in range(a.size):
-        high = parent[a[e]]
-        low = parent[b[e]]
-        if high < low:
-            high, low = low, high
+        high, low = _parents(parent, a[e], b[e])
         parent[high] = low
 
 
@@ -92,10 +99,7 @@ def hook_parents(parent, a, b):
 def lower_roots(parent, a, b):
     """Link the greater of each edge's two parents to the smaller one if that is below its own."""
     for e in range(a.size):
-        high = parent[a[e]]
-        low = parent[b[e]]
-        if high < low:
-            high, low = low, high
+        high, low = _parents(parent, a[e], b[e])
         parent[high] = min(parent[high], low)  # atomicMin(parent + high, low)
 
 

@@ -7,7 +7,7 @@ tile has fewer rows. LLVM splits vectors that are longer than the machine's.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import binding, ir
 from numba import config, types
@@ -34,6 +34,24 @@ TRACED_ROWS = 6 if WIDE else 3  # with predecessors, which also take registers
 
 def _number(value: int, bits: int = 64) -> Any:
     return ir.Constant(ir.IntType(bits), value)
+
+
+class _Loop(NamedTuple):
+    """A loop over the steps of a product, while its body is emitted."""
+
+    spots: list[tuple[int, int]]
+    """Row and number of each vector of the tile."""
+    starts: list[Any]
+    """Where each row of C begins."""
+    begin: list[Any]
+    """The vectors of C before the loop."""
+    held: list[Any]
+    """The same at the beginning of a step."""
+    step: Any
+    entry: Any
+    body: Any
+    done: Any
+    """The block behind the loop."""
 
 
 class _Tile:
@@ -68,6 +86,39 @@ class _Tile:
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
         return self.builder.shuffle_vector(single, undefined, lanes)
 
+    def begin_loop(self, c: Any, stride: Any, rows: int) -> _Loop:
+        """Load ``rows`` x 2 vectors of C and begin the loop over the steps that lower them.
+
+        They pass through it as phi nodes, which are registers, and are stored behind it.
+        """
+        builder = self.builder
+        spots = [(r, v) for r in range(rows) for v in range(2)]
+        starts = [builder.mul(stride, _number(r)) for r in range(rows)]
+        begin = [self.load(c, starts[r], v) for r, v in spots]
+        entry = builder.block
+        loop = builder.append_basic_block("steps")
+        done = builder.append_basic_block("done")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        step = builder.phi(ir.IntType(64))
+        held = [builder.phi(self.vector) for _ in spots]
+        return _Loop(spots, starts, begin, held, step, entry, loop, done)
+
+    def end_loop(self, loop: _Loop, lowered: list[Any], depth: Any, c: Any) -> None:
+        """Go on with the next of ``depth`` steps; behind the last, store the vectors of C."""
+        builder = self.builder
+        following = builder.add(loop.step, _number(1))
+        # What a phi node is at the first step, and at all others.
+        loop.step.add_incoming(_number(0), loop.entry)
+        loop.step.add_incoming(following, loop.body)
+        for held, begin, low in zip(loop.held, loop.begin, lowered, strict=True):
+            held.add_incoming(begin, loop.entry)
+            held.add_incoming(low, loop.body)
+        builder.cbranch(builder.icmp_signed("<", following, depth), loop.body, loop.done)
+        builder.position_at_end(loop.done)
+        for n, (r, v) in enumerate(loop.spots):
+            builder.store(lowered[n], self.place(c, loop.starts[r], v), align=self.size)
+
     def add(self, a: Any, b: Any) -> Any:
         return self.builder.fadd(a, b) if self.real else self.builder.add(a, b)
 
@@ -100,20 +151,10 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
             a = tile.data(signature.args[0], a, a_at)
             b = tile.data(signature.args[2], b, b_at)
             c = tile.data(signature.args[5], c, c_at)
-            # C is loaded here, passes through the loop as phi nodes, which are registers, and is
-            # stored behind it.
-            spots = [(r, v) for r in range(rows) for v in range(2)]
-            starts = [builder.mul(stride, _number(r)) for r in range(rows)]
-            begin = [tile.load(c, starts[r], v) for r, v in spots]
-            entry = builder.block
-            loop = builder.append_basic_block("steps")
-            done = builder.append_basic_block("done")
-            builder.branch(loop)
-            builder.position_at_end(loop)
-            step = builder.phi(ir.IntType(64))
-            held = [builder.phi(tile.vector) for _ in spots]
+            loop = tile.begin_loop(c, stride, rows)
+            step, held = loop.step, loop.held
             indices = ir.VectorType(tile.index, tile.width)
-            found = [builder.phi(indices) for _ in spots] if traced else []
+            found = [builder.phi(indices) for _ in held] if traced else []
             # Panels are packed: the elements that a step reads lie side by side. The two vectors of
             # B serve all rows, and each element of A, in all lanes, serves both.
             row_a = builder.mul(step, _number(rows))
@@ -132,26 +173,15 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
                     lowered.append(least)
                     if traced:
                         steps.append(builder.select(less, number, found[n]))
-            following = builder.add(step, _number(1))
-            # What a phi node is at the first step, and at all others.
-            step.add_incoming(_number(0), entry)
-            step.add_incoming(following, loop)
-            for n in range(len(spots)):
-                held[n].add_incoming(begin[n], entry)
-                held[n].add_incoming(lowered[n], loop)
-                if traced:
-                    none = ir.Constant(indices, [-1] * tile.width)
-                    found[n].add_incoming(none, entry)
-                    found[n].add_incoming(steps[n], loop)
-            builder.cbranch(builder.icmp_signed("<", following, depth), loop, done)
-            builder.position_at_end(done)
-            for n, (r, v) in enumerate(spots):
-                builder.store(lowered[n], tile.place(c, starts[r], v), align=tile.size)
+            for n in range(len(found)):
+                found[n].add_incoming(ir.Constant(indices, [-1] * tile.width), loop.entry)
+                found[n].add_incoming(steps[n], loop.body)
+            tile.end_loop(loop, lowered, depth, c)
             if traced:
                 start = tile.data(signature.args[8], which, _number(0))
                 # Steps are stored as int32, of which elements of 8 bytes fill two.
                 narrow = ir.VectorType(ir.IntType(32), tile.width)
-                for n in range(len(spots)):
+                for n in range(len(steps)):
                     place = builder.gep(start, [_number(n * tile.width)])
                     value = steps[n] if tile.size == 4 else builder.trunc(steps[n], narrow)
                     there = builder.bitcast(place, narrow.as_pointer())
@@ -207,16 +237,8 @@ def lower_listed(
         b = tile.data(kinds[4], b, b_at)
         c = tile.data(kinds[9], c, c_at)
         lowered = tile.data(kinds[12], lowered, n_at)
-        starts = [builder.mul(stride, _number(r)) for r in range(TILE_ROWS)]
-        spots = [(r, v) for r in range(TILE_ROWS) for v in range(2)]
-        begin = [tile.load(c, starts[r], v) for r, v in spots]
-        entry = builder.block
-        loop = builder.append_basic_block("steps")
-        done = builder.append_basic_block("done")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        step = builder.phi(ir.IntType(64))
-        held = [builder.phi(tile.vector) for _ in spots]
+        loop = tile.begin_loop(c, stride, TILE_ROWS)
+        step, begin = loop.step, loop.begin
         row_a = builder.mul(builder.load(builder.gep(listed, [step])), _number(TILE_ROWS))
         later = builder.gep(a, [builder.add(row_a, ahead)])
         for element in (0, TILE_ROWS - 1):  # they may lie in two lines of the cache
@@ -228,19 +250,10 @@ def lower_listed(
             for r in range(TILE_ROWS)
         ]
         least = [
-            tile.least(tile.add(down[r], across[v]), held[n], False)[0]
-            for n, (r, v) in enumerate(spots)
+            tile.least(tile.add(down[r], across[v]), loop.held[n], False)[0]
+            for n, (r, v) in enumerate(loop.spots)
         ]
-        following = builder.add(step, _number(1))
-        step.add_incoming(_number(0), entry)
-        step.add_incoming(following, loop)
-        for n in range(len(spots)):
-            held[n].add_incoming(begin[n], entry)
-            held[n].add_incoming(least[n], loop)
-        builder.cbranch(builder.icmp_signed("<", following, depth), loop, done)
-        builder.position_at_end(done)
-        for n, (r, v) in enumerate(spots):
-            builder.store(least[n], tile.place(c, starts[r], v), align=tile.size)
+        tile.end_loop(loop, least, depth, c)
         # A row was lowered if any lane of its two vectors is less than at the beginning.
         for r in range(TILE_ROWS):
             _, less = tile.least(least[2 * r], begin[2 * r], False)

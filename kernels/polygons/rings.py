@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.label.union_find import find_root
 from orograph.tiles.arrays import Array, Integers
 
 NONE = -1
@@ -43,14 +44,6 @@ class Boundaries(NamedTuple):
 
 
 @compiled
-def _root(parent, i):
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@compiled
 def number_regions(cells: Array, there: Array, numbers: Array, first: Integers) -> int:
     """Number the regions of a tile in the order of their first cells; return how many there are.
 
@@ -69,7 +62,7 @@ def number_regions(cells: Array, there: Array, numbers: Array, first: Integers) 
             up = y > 0 and there[y - 1, x] and cells[y - 1, x] == cells[y, x]
             left = x > 0 and there[y, x - 1] and cells[y, x - 1] == cells[y, x]
             if up and left:
-                a, b = _root(parent, numbers[y - 1, x]), _root(parent, numbers[y, x - 1])
+                a, b = find_root(parent, numbers[y - 1, x]), find_root(parent, numbers[y, x - 1])
                 numbers[y, x] = min(a, b)
                 parent[max(a, b)] = min(a, b)
             elif up:
@@ -83,7 +76,7 @@ def number_regions(cells: Array, there: Array, numbers: Array, first: Integers) 
     names = np.empty(count, np.int64)
     regions = 0
     for i in range(count):
-        root = _root(parent, i)
+        root = find_root(parent, i)
         if root == i:
             names[i] = regions
             regions += 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.engines.map_overlap import part_side
-from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+from orograph.operations.plan import CLIENT_BYTES, Grid, Plan, memory_of_tasks
 
 SURFACE, BREACHED, WINDOW = 8 + 2 + 2, 8, 4 + 1 + 8 + 8
 """Bytes of a cell: in a part, with its marks and pits; in the result; in the window of a pit."""
@@ -50,19 +52,19 @@ def estimate_map(
     rows, columns = (_with_halos(length, side, halo) for length in grid.shape)
     largest = [min(side + 2 * halo, length) for length in grid.shape]
     memory = largest[0] * largest[1] * state + grid.shard_cells * 2 * written + more
-    return Plan(
-        operation=operation,
-        shape=grid.shape,
-        tile=grid.layout.tile,
-        shard=grid.layout.shard,
-        tiles=grid.tree.count(0),
+    plan = grid.plan_sweep(
+        operation,
+        workers=workers,
+        memory=memory * max(threads, 1),
+        written=written,
+        checkpoints=0,
+        border=(0, 0),
+    )
+    return replace(
+        plan,
         tasks=grid.shards,
-        memory_per_worker=WORKER_BYTES + memory * max(threads, 1),
         memory_client=CLIENT_BYTES + memory_of_tasks(grid.shards, workers),
         bytes_read=rows * columns * read,
-        bytes_written=grid.cells * written,
-        bytes_checkpoints=0,
-        workers=workers,
     )
 
 

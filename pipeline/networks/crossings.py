@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class ZoneCrossings:
 
     name = "region-network"
     backend = "numba"
+    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
 
     allocation: AllocationProblem
     shape: tuple[int, int]
@@ -64,11 +65,6 @@ class ZoneCrossings:
     def halo(self) -> int:
         """Number of rows and columns that the longest step crosses."""
         return self.allocation.halo_width
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """No rasters."""
-        return ()
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,7 @@ class Contours:
 
     name = "isochrones"
     halo = 1
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """No rasters."""
-        return ()
+    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,11 +49,7 @@ class Tracing:
 
     name = "polygonize"
     halo = 1
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """No rasters."""
-        return ()
+    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

@@ -94,15 +94,6 @@ class Step:
         n, m = self.border, self.line
         return len(self.nodes) * (3 * n * m + m * m + (2 * len(self.edges) if self.seam else 0))
 
-    def sums(self, symmetric: bool) -> int:
-        """Return the number of additions for all parts of a block."""
-        n, m = self.border, self.line
-        if self.leaf:
-            cells = self.shape[0] * self.shape[1]
-            return len(self.nodes) * cells**3
-        last = n * (n + 1) // 2 if symmetric else n * n
-        return len(self.nodes) * (m**3 + m * m * n + last * m)
-
 
 def peak_elements(steps: Sequence[Step]) -> int:
     """Return the peak number of elements per block, if matrices are freed after their last use."""
@@ -250,8 +241,3 @@ def steps_of(
         nodes = np.array(builder.parts[shape], np.int32)
         steps.append(Step(shape=shape, halves=(halves[0], halves[1]), nodes=nodes, **tables))
     return tuple(steps)
-
-
-def sums_of(steps: Sequence[Step], symmetric: bool) -> int:
-    """Return the number of additions for a block."""
-    return sum(step.sums(symmetric) for step in steps)

@@ -18,7 +18,7 @@ from orograph.tiles.arrays import Indices
 _BITS = 11
 
 
-@compiled
+@compiled(inline=True)
 def _start_bins(words, shift, mask, bins):
     """Write to ``bins`` where the words with each digit begin once they are sorted by it."""
     bins[:] = 0

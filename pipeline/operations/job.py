@@ -140,7 +140,7 @@ class UnstoredJob(Job[T]):
         return self.make_engine(rasters, context, backend)
 
     def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> T:
-        """Return what the engine has found."""
+        """Return the result, which ``result`` takes from the engine."""
         return self.result(engine, attributes)
 
 

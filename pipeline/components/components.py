@@ -46,7 +46,7 @@ from orograph.tiles.arguments import (
     check_outputs,
     refuse_arguments,
 )
-from orograph.tiles.arrays import Array, Columns, empty, Integers, Selection
+from orograph.tiles.arrays import Array, Columns, Integers, empty
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orograph.tiles.arrays import Array, Columns, Integers, Selection
+from orograph.tiles.arrays import Array, Columns, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window

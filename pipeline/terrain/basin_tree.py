@@ -24,7 +24,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
-from orograph.tiles.arrays import Array, Columns, Integers, Keys, Selection
+from orograph.tiles.arrays import Array, Columns, Integers, Keys
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place, Sides

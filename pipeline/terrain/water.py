@@ -32,7 +32,7 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
-from orograph.tiles.arrays import Array, Columns, Keys, Selection
+from orograph.tiles.arrays import Array, Columns, Keys
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 

@@ -55,7 +55,7 @@ class BlocksOnDevice:
     def from_group(
         self, sources: Iterable[SourceBorder], targets: Targets, count: int
     ) -> tuple[Array, dict[int, int], int]:
-        """Return what `orograph.index.query.from_group` does, of all targets, to the bit."""
+        """Return the result of `orograph.index.query.from_group` for all targets, to the bit."""
         sources = list(sources)
         dtype = self._blocks.store.form.dtype
         costs = np.full((count, len(sources)), unreached(dtype), dtype)

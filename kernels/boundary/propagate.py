@@ -54,7 +54,7 @@ LANE_BYTES = 128  # of the sources that share a lane: one tile or two of the inn
 
 
 class BlockParts(NamedTuple):
-    """What a visit of a block needs."""
+    """Input of a visit of a block."""
 
     stored: Array
     """Its matrix: row by row, or the lower triangle."""

@@ -1,17 +1,29 @@
 """Operations on a graph in memory, on one core, beside SciPy's in the same run.
 
     python benchmarks/graph_run.py USA-road-d.NY.gr.xz --repeat 7
+    python benchmarks/graph_run.py --side 1536 --parts 16
 
 Runs are interleaved; figures are medians of the processor's time in milliseconds and the ratio of
-the medians. Both have the graph in memory, and the kernels are compiled. SciPy's graph has no
-parallel edges. The signed weights are those of a random graph of 4000 vertices with 8 edges into
-each, made of potentials.
+the medians. Both have the graph in memory, and the kernels are compiled.
+
+- Ours is the whole public call: arguments are checked, vertices are looked up by their ids, the
+  result is put into the order of the source and becomes a dataset.
+- SciPy's is the call alone, on a matrix that is ready for it: CSR with weights of float64 and
+  indices of int32, without parallel edges, so that nothing is converted. Its result is an array in
+  the order of the matrix.
+
+The signed weights are those of a random graph of 4000 vertices with 8 edges into each, made of
+potentials.
+
+With ``--side`` the graph is a square mesh with random weights from 1 to 99, and the peer is
+orograph on the same mesh in one part.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +33,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import orograph as og
+from orograph.tiles.graph.graph import make_graph
 
 
 def least_matrix(n: int, tail: Any, head: Any, weight: Any) -> Any:
@@ -30,6 +43,41 @@ def least_matrix(n: int, tail: Any, head: Any, weight: Any) -> Any:
     kept = order[np.append(True, key[1:] != key[:-1])]
     ends = tail[kept], head[kept]
     return sparse.csr_array((weight[kept].astype(np.float64), ends), shape=(n, n))
+
+
+def mesh(side: int, parts: int) -> og.Graph:
+    """Return a square mesh with random weights, cut into parts."""
+    cells = np.arange(side * side).reshape(side, side)
+    tail = np.append(cells[:, :-1], cells[:-1])
+    head = np.append(cells[:, 1:], cells[1:])
+    weight = np.random.default_rng(0).integers(1, 100, tail.size)
+    y, x = np.divmod(cells.ravel().astype(np.float64), side)
+    return make_graph(
+        *(tail, head, weight, cells.ravel()), directed=False, coordinates=(x, y), parts=parts
+    )
+
+
+def compare_parts(side: int, parts: int, repeat: int, record: Record) -> None:
+    """Print a line for each operation on a mesh in several parts and in one."""
+    one, cut = mesh(side, 1), mesh(side, parts)
+    middle = side * side // 2 + side // 2
+    operations: dict[str, Callable[[og.Graph], Any]] = {
+        "forest": og.minimum_spanning_forest,
+        "components": og.connected_components,
+        "shortest paths": lambda graph: og.shortest_paths(graph, middle),
+        "with predecessors": lambda graph: og.shortest_paths(graph, middle, predecessors=True),
+        "Dijkstra": lambda graph: og.shortest_paths(graph, middle, method="dijkstra"),
+        "Bellman-Ford": lambda graph: og.shortest_paths(graph, middle, method="bellman-ford"),
+        "hops": lambda graph: og.hop_distance(graph, middle),
+    }
+    print(f"{cut}, {cut.arc_count} arcs\n{'':20} {'parts ms':>9} {'one ms':>9} parts / one")
+    for name, operation in operations.items():
+        calls = {f"{parts} parts": partial(operation, cut), "one part": partial(operation, one)}
+        seconds = time_interleaved(calls, repeat)
+        for who, spent in seconds.items():
+            record.add(name, who, "ms", [1e3 * each for each in spent], peer=who == "one part")
+        here, there = (1e3 * median for median, _, _ in seconds.values())
+        print(f"{name:20} {here:9.1f} {there:9.1f} {here / there:6.2f}")
 
 
 def signed_graph(n: int = 4000, degree: int = 8) -> tuple[Any, Any]:
@@ -55,15 +103,21 @@ def compare(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("graph", help=".gr file, edges both ways")
+    parser.add_argument("graph", nargs="?", help=".gr file, edges both ways")
+    parser.add_argument("--side", type=int, help="vertices a side of a mesh, in place of a file")
+    parser.add_argument("--parts", type=int, default=16, help="parts of the mesh")
     parser.add_argument("--repeat", type=int, default=7)
     add_option(parser)
     options = parser.parse_args()
     record = Record(options.record)
+    if options.side:
+        compare_parts(options.side, options.parts, options.repeat, record)
+        return record.write()
     graph = og.read_graph(options.graph)
     n, rows = graph.vertex_count, graph.rows
     place = graph.position[graph.tails], graph.position[rows.indices]
     matrix = least_matrix(n, *place, rows.weight)
+    assert (matrix.dtype, matrix.indices.dtype) == (np.float64, np.int32)
     first = graph.ids[0].item()
     pairs = np.random.default_rng(1).integers(0, n, (20, 2))
     s, t = graph.ids[pairs].T

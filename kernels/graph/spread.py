@@ -132,6 +132,14 @@ def spread(
     return False
 
 
+@compiled
+def order_costs(cost: Any, stored: Any, nothing: Any, fill: Any, ordered: Any) -> None:
+    """Write the cost of the vertex that is stored for each place, and `fill` for `nothing`."""
+    for place in range(ordered.size):
+        known = cost[stored[place]]
+        ordered[place] = fill if known == nothing else known
+
+
 def unreached(dtype: np.dtype[Any]) -> Any:
     """Return the cost that stands for none: infinity, or 2**60 in integers."""
     return np.int64(2**60) if dtype.kind == "i" else np.float64(np.inf)

@@ -137,6 +137,8 @@ class Run(Generic[T]):
         Returns the part of the report that does not change during the run.
     record
         Record of the phases that the work names, and of memory.
+    here
+        Do the work now, in this thread.
 
     Examples
     --------
@@ -155,6 +157,8 @@ class Run(Generic[T]):
         client: Client | None,
         describe: Callable[[], dict[str, Any]] = dict,
         record: Record | None = None,
+        *,
+        here: bool = False,
     ) -> None:
         self._work = work
         self._describe = describe
@@ -170,6 +174,9 @@ class Run(Generic[T]):
         self._ended = Event()
         self._began, self._seconds = time.monotonic(), 0.0
         compilations()
+        if here:
+            self._do()
+            return
         # with the annotations that Dask has where the run is begun
         whole = copy_context().run
         Thread(target=whole, args=(self._do,), name="orograph-run", daemon=True).start()

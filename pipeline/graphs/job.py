@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import numpy as np
@@ -29,7 +30,7 @@ from orograph.operations.job import DatasetJob, whole_columns
 from orograph.tiles.arrays import Array
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.graph.graph import JOINED_ARCS, Graph
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Layout, Variable
@@ -62,6 +63,12 @@ class GraphJob(DatasetJob):
     def georeference(self) -> Georeference:
         """An empty georeference: a graph has no grid."""
         return Georeference()
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether all searches together look at as few arcs as a graph that needs no parts."""
+        searches = max(len(self.parameters.get("sources", ())), 1)
+        return self.graph.arc_count * searches <= JOINED_ARCS
 
     def identity(self) -> dict[str, Any]:
         """Return the operation's name, its parameters and a checksum of the graph."""
@@ -99,7 +106,13 @@ class GraphJob(DatasetJob):
                 if labels.dtype.kind not in "iu":  # they are places so far
                     named[name] = labels[named[name]]
         known = {name: variables.pop(name) for name in self.graph.coordinates if name in variables}
-        return xr.Dataset(variables, _coordinates(named, known), attributes)
+        indexes = {
+            name: _vertex_index(self.graph, labels) if name == "vertex" else _index(labels, name)
+            for name, labels in named.items()
+        }
+        for index in indexes.values():
+            known |= index.create_variables()
+        return xr.Dataset(variables, xr.Coordinates(known, indexes), attributes)
 
     def open(self, out: Storage) -> xr.Dataset:
         """Open the stored result lazily, with ``x`` and ``y`` as coordinates."""
@@ -137,15 +150,22 @@ class WholeGraph:
         return {}  # no task has need of it
 
 
-def _coordinates(named: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
-    """Build xarray coordinates from labels of each dimension without copying them."""
-    variables, indexes = dict(others), {}
-    for name, labels in named.items():
-        view = labels.view()
-        view.setflags(write=False)
-        indexes[name] = PandasIndex(pd.Index(view, dtype=view.dtype, copy=False), name)
-        variables |= indexes[name].create_variables()
-    return xr.Coordinates(variables, indexes)
+_INDEXES: WeakKeyDictionary[Graph, PandasIndex] = WeakKeyDictionary()
+"""Indexes of vertices: what pandas prepares for the first look-up serves all results of a graph."""
+
+
+def _vertex_index(graph: Graph, labels: Array) -> PandasIndex:
+    """Return the index of a graph's vertices, which all its results share."""
+    if graph not in _INDEXES:
+        _INDEXES[graph] = _index(labels, "vertex")
+    return _INDEXES[graph]
+
+
+def _index(labels: Array, name: str) -> PandasIndex:
+    """Return an index of the labels of a dimension, without copying them."""
+    view = labels.view()
+    view.setflags(write=False)
+    return PandasIndex(pd.Index(view, dtype=view.dtype, copy=False), name)
 
 
 def _checksum(values: Array) -> int:

@@ -25,13 +25,13 @@ from orograph.graphs.part_search import (
     signed_costs,
 )
 from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
-from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
+from orograph.graphs.unreached import NO_VERTEX, cost_fill
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import graph_paths
 from orograph.kernels.graph.negative_cycle import negative_cycle
-from orograph.kernels.graph.spread import STRATEGIES, unreached
+from orograph.kernels.graph.spread import STRATEGIES, order_costs, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
@@ -221,12 +221,10 @@ class PathSearch:
         if self.method == "delta-stepping" and not (self.traced or may_use_numba(backend)):
             return self._columns(starts, self._on_gpu(starts), before)
         costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
-        fill = cost_fill(graph)
 
         def one(i: int) -> None:
             cost, tree = self.from_vertex(int(starts[i]), backend)
-            np.take(cost, graph.stored, out=costs[i], mode="clip")  # without a copy
-            mark_unreached(costs[i], fill)
+            self._order(cost, costs[i])
             if tree is not None:
                 np.take(tree, graph.stored, out=before[i], mode="clip")
 
@@ -276,8 +274,7 @@ class PathSearch:
                 levels = hop_levels(reader, starts[i : i + 1], cost.size, cost)
                 tree = predecessors_from_hops(reader, *levels, cost)
             self._cut(cost, tree)
-            np.take(cost, graph.stored, out=costs[i], mode="clip")
-            mark_unreached(costs[i], cost_fill(graph))
+            self._order(cost, costs[i])
             if tree is not None:
                 np.take(tree, graph.stored, out=before[i], mode="clip")
         return self._columns(starts, costs, before)
@@ -293,6 +290,12 @@ class PathSearch:
         if self.traced:
             columns["predecessor"] = ("source", "vertex"), before
         return {"method": self.method}, columns
+
+    def _order(self, cost: Array, ordered: Array) -> None:
+        """Write costs in the order of the source, with the mark of the unreached."""
+        nothing, fill = unreached(cost.dtype), cost_fill(self.graph)
+        marked = nothing if fill is None else cost.dtype.type(fill)
+        order_costs(cost, self.graph.stored, nothing, marked, ordered)
 
     def _cut(self, cost: Array, before: Array | None) -> None:
         """Mark vertices as unreached whose cost is above the greatest that counts."""

@@ -62,6 +62,11 @@ class Job(ABC, Generic[T]):
         """Whether the result is a table of points, beside which there may be a raster."""
         return False
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether the work takes less than a second, so that a call does it in its own thread."""
+        return False
+
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return a JSON dict of all that determines the result; equal dicts mean equal results."""

@@ -31,10 +31,13 @@ from orograph.tiles.store.publish import check_target
 T = TypeVar("T")
 
 
-def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool = False) -> Run[T]:
+def launch(
+    job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool = False, wait: bool = False
+) -> Run[T]:
     """Start a job and return its run; ``name`` is that of the operation.
 
-    ``planned`` is that of `Record`, ``keep`` that of `StoredSession`.
+    ``planned`` is that of `Record`, ``keep`` that of `StoredSession`. With ``wait`` brief work in
+    memory is done when this returns.
 
     Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and
     the result is in memory. All else goes through a workspace on disk.
@@ -53,7 +56,8 @@ def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool =
     if spec.resume and spec.storage is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     target, record = _target(job, spec), Record(planned)
-    if target is None and stays_in_memory(job.rasters, spec):
+    in_memory = target is None and stays_in_memory(job.rasters, spec)
+    if in_memory:
         session: Session[T] = MemorySession(job, name, record)
     else:
         session = StoredSession(job, name, record, target, keep)
@@ -62,6 +66,7 @@ def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool =
             *(session.result, lambda: session.engine, session.cancelled, session.client),
             session.report,
             record,
+            here=wait and in_memory and job.is_brief,
         )
     except BaseException:
         session.close()

@@ -103,7 +103,7 @@ class Operation(Generic[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the operation, wait, and return its result."""
         _refuse_detach("a call, which waits for its result", kwargs)
-        return self._run(self.__name__, args, kwargs).result()
+        return self._run(self.__name__, args, kwargs, wait=True).result()
 
     @property
     def takes_raster(self) -> bool:
@@ -161,10 +161,12 @@ class Operation(Generic[P, T]):
         with use_storage_options(kwargs.get("storage_options")):
             return self.describe(*self.given, *args, **kwargs)
 
-    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[T]:
-        """Start the job for the arguments of a call and return its run."""
+    def _run(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, wait: bool = False
+    ) -> Run[T]:
+        """Start the job for the arguments of a call and return its run; ``wait`` as of `launch`."""
         planned = functools.partial(_planned, self, args, kwargs)
-        return launch(self._job(name, args, kwargs), self.__name__, planned)
+        return launch(self._job(name, args, kwargs), self.__name__, planned, wait=wait)
 
     def _verb(
         self,

@@ -41,8 +41,10 @@ def least_matrix(n: int, tail: Any, head: Any, weight: Any) -> Any:
     order = np.lexsort((weight, head, tail))
     key = tail[order] * n + head[order]
     kept = order[np.append(True, key[1:] != key[:-1])]
-    ends = tail[kept], head[kept]
-    return sparse.csr_array((weight[kept].astype(np.float64), ends), shape=(n, n))
+    ends = tail[kept].astype(np.int32), head[kept].astype(np.int32)
+    matrix = sparse.csr_array((weight[kept].astype(np.float64), ends), shape=(n, n))
+    assert (matrix.indices.dtype, matrix.indptr.dtype) == (np.int32, np.int32)
+    return matrix
 
 
 def mesh(side: int, parts: int) -> og.Graph:
@@ -117,7 +119,6 @@ def main() -> None:
     n, rows = graph.vertex_count, graph.rows
     place = graph.position[graph.tails], graph.position[rows.indices]
     matrix = least_matrix(n, *place, rows.weight)
-    assert (matrix.dtype, matrix.indices.dtype) == (np.float64, np.int32)
     first = graph.ids[0].item()
     pairs = np.random.default_rng(1).integers(0, n, (20, 2))
     s, t = graph.ids[pairs].T

@@ -57,10 +57,11 @@ def main() -> None:
     )
     tell, answer = server.stdin, server.stdout
 
-    def set_delay(seconds: float) -> int:
-        """Set the delay; return how many requests there have been."""
+    def set_delay(seconds: float) -> tuple[int, int]:
+        """Set the delay; return how many requests there have been since, and serial ones."""
         print(seconds, file=tell, flush=True)
-        return int(answer.readline())
+        requests, serial = answer.readline().split()
+        return int(requests), int(serial)
 
     try:
         _compare(options, bucket, record, set_delay, psutil.Process(server.pid))
@@ -72,7 +73,7 @@ def _compare(
     options: argparse.Namespace,
     bucket: str,
     record: Record,
-    set_delay: Callable[[float], int],
+    set_delay: Callable[[float], tuple[int, int]],
     server: psutil.Process,
 ) -> None:
     """Run a forest from disk to disk and from the bucket to the bucket, in turns."""
@@ -90,17 +91,17 @@ def _compare(
     }
     seconds: dict[str, list[float]] = {name: [] for name in places}
     of_server: dict[str, float] = {}
-    requests: dict[str, int] = {}
+    requests: dict[str, tuple[int, int]] = {}
     size = {"n_workers": options.workers, "threads_per_worker": options.threads}
     with og.cluster(dashboard_address=None, **size) as client:
         for _ in range(options.repeat + 1):  # the first compiles
             for name, (dem, out, delay) in places.items():
-                first = set_delay(delay)
+                set_delay(delay)
                 start, before = time.perf_counter(), sum(server.cpu_times()[:2])
                 og.minimum_spanning_forest(dem, out=out, overwrite=True, client=client)
                 seconds[name].append(time.perf_counter() - start)
                 of_server[name] = sum(server.cpu_times()[:2]) - before
-                requests[name] = set_delay(delay) - first
+                requests[name] = set_delay(delay)
     set_delay(0.0)
     edges = [og.open(places[name][1])["edges"].values for name in ("disk", late)]
     np.testing.assert_array_equal(*edges)
@@ -110,7 +111,8 @@ def _compare(
         ratio = medians[name] / medians["disk"]
         print(
             f"{what}, {name}: {medians[name]:.2f} s, {ratio:.2f} times as long as from disk; "
-            f"{requests[name]} requests, {of_server[name]:.2f} s of a processor by the server"
+            f"{requests[name][0]} requests, {requests[name][1]} of them one after the other; "
+            f"{of_server[name]:.2f} s of a processor by the server"
         )
         record.add(what, name, "s", runs[1:])
     record.write()

@@ -7,11 +7,13 @@ request and answers one at a time, so a run is measured with it only as far as t
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
+from operator import itemgetter
 from threading import Lock, Thread
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
@@ -28,12 +30,12 @@ class Server:
     delay
         Seconds by which each answer is held back.
     requests
-        Time of arrival, method and path of each request so far.
+        Time of arrival, time of the answer, method and path of each request so far.
     """
 
     def __init__(self) -> None:
         self.delay = 0.0
-        self.requests: list[tuple[float, str, str]] = []
+        self.requests: list[tuple[float, float, str, str]] = []
         self._objects: dict[str, tuple[str, bytes]] = {}
         self._versions = count(1)
         self._turn = Lock()
@@ -57,7 +59,6 @@ class Server:
                     headers[name.lower()] = value.strip()
                 body = stream.read(int(headers.get("content-length", 0)))
                 began = time.monotonic()
-                self.requests.append((began, method, target))
                 status, more, content = self._answer(method, target, headers, body)
                 if self.delay:
                     time.sleep(max(began + self.delay - time.monotonic(), 0))
@@ -67,6 +68,7 @@ class Server:
                 connection.sendall("\r\n".join(head).encode())
                 if content and method != "HEAD":
                     connection.sendall(content)
+                self.requests.append((began, time.monotonic(), method, target))
 
     def _answer(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
@@ -153,8 +155,20 @@ def _range(header: str, size: int) -> tuple[int, int]:
     return int(first), min(int(last or size) + 1, size)
 
 
+def serial_rounds(requests: Sequence[tuple[float, float, str, str]]) -> int:
+    """Return the most requests of which each began when the one before had been answered."""
+    count, end = 0, -math.inf
+    for begin, answered, *_ in sorted(requests, key=itemgetter(1)):
+        if begin >= end:
+            count, end = count + 1, answered
+    return count
+
+
 def main() -> None:
-    """Print the address; then take a delay in seconds from each line, and print a line for it."""
+    """Print the address; then take a delay in seconds from each line, and print a line for it.
+
+    It holds the number of requests since the line before, and how many of them were serial.
+    """
     server = Server()
     print(server.url, flush=True)
     while True:
@@ -162,7 +176,8 @@ def main() -> None:
             server.delay = float(input())
         except EOFError:
             return
-        print(len(server.requests), flush=True)
+        made, server.requests = server.requests, []
+        print(len(made), serial_rounds(made), flush=True)
 
 
 if __name__ == "__main__":

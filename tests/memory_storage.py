@@ -8,7 +8,7 @@ process can be killed can be tried.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from threading import RLock
@@ -97,6 +97,9 @@ class MemoryStorage:
     def get(self, key: str) -> bytes:
         return self._found(key)[0]
 
+    def fetch(self, key: str) -> tuple[bytes, State]:
+        return self._found(key)
+
     def open(self, key: str) -> Reader:
         return _MemoryReader(*self._found(key))
 
@@ -148,7 +151,12 @@ class MemoryStorage:
             if state is not None and key.rpartition("/")[2] not in HIDDEN:
                 yield key, state
 
-    def delete_all(self, prefix: str = "") -> None:
+    def inventory(self) -> None:
+        """Objects are listed when they are deleted."""
+
+    def delete_all(self, prefix: str = "", first: str = "", listed: Any = None) -> None:
+        if first:
+            self.delete(first)
         for address in BUCKET.below(self._address(prefix)):
             BUCKET.delete(address)
 
@@ -164,8 +172,8 @@ class MemoryStorage:
             return False
         return bool(BUCKET.below(self.root))
 
-    def is_tree(self) -> bool:
-        return self.exists()
+    def entries(self) -> set[str] | None:
+        return set(self.names()) if self.exists() else None
 
     def check_place(self) -> None:
         """An object can be put at any address."""
@@ -174,8 +182,8 @@ class MemoryStorage:
         one, two = f"{self}/", f"{other}/"
         return one.startswith(two) or two.startswith(one)
 
-    def claim(self) -> None:
-        if self.exists():
+    def claim(self, looked: bool = False) -> None:
+        if not looked and self.exists():
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         self.create(CLAIM)
 
@@ -193,10 +201,16 @@ class MemoryStorage:
     def delete_unfinished(self) -> None:
         """All that is unfinished lies beside the root."""
 
-    def check_conditions(self, key: str, state: State) -> None:
+    def check_conditions(self, key: str) -> None:
         """Conditions are met."""
 
-    def commit(self, staged: Storage, replace: bool = False) -> None:
+    def last_commit(self) -> None:
+        """There is no need to look: nothing is committed by a condition."""
+
+    def delete_replaced(self, last: Any) -> None:
+        """`commit` has deleted it."""
+
+    def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         if self.exists() and not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         self.put(COMMITTING)
@@ -226,6 +240,9 @@ class _MemoryReader:
 
     def tail(self, length: int) -> NDArray[np.uint8]:
         return np.frombuffer(self.content[-length:] if length else b"", np.uint8)
+
+    def holding(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Nothing is saved by it."""
 
     def only_tail(self, length: int) -> None:
         """Return None: what is open here is read at no cost."""

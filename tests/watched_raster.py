@@ -136,8 +136,8 @@ class GatedGraph(Graph):
 class GatedSink(StoreSink):
     """Passes a gate before every shard."""
 
-    def __init__(self, gate: Gate, path: str | os.PathLike[str]) -> None:
-        super().__init__(path)
+    def __init__(self, gate: Gate, path: str | os.PathLike[str], arrays: Any = None) -> None:
+        super().__init__(path, arrays)
         object.__setattr__(self, "gate", gate)
 
     def writer(self, variable: str, window: Window) -> ShardWriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,25 @@ class InputError(OrographError, ValueError):
     ...     print(type(error).__name__)
     InputError
     """
+
+
+class SeveralRastersError(InputError):
+    """Raised if one of several rasters must be chosen.
+
+    Parameters
+    ----------
+    message : str
+        What holds the rasters.
+    opened : str
+        An expression that yields their Dataset, for advice on how to choose one.
+    names : sequence of str
+        Their names.
+    """
+
+    def __init__(self, message: str, opened: str, names: Sequence[str]) -> None:
+        step = f"pass variable={names[0]!r}, or one of them, such as {opened}[{names[0]!r}]"
+        super().__init__(f"{message}; {step}")
+        self.names = tuple(names)
 
 
 class StoreExistsError(OrographError, FileExistsError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import reprlib
+import struct
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -151,3 +154,29 @@ def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDA
     if nodata is not None and not np.isnan(nodata):
         valid &= values != values.dtype.type(nodata)
     return valid
+
+
+def decode_fill_value(value: object, dtype: np.dtype[Any]) -> int | float | None:
+    """Decode the nodata value in the attribute ``_FillValue``.
+
+    Raises
+    ------
+    ValueError
+        If it encodes none that cells of this type can have.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        content = base64.b64decode(value, validate=True)
+        if len(content) != 8:
+            raise ValueError(f"_FillValue is {reprlib.repr(value)}, not 8 bytes")
+        value = struct.unpack("<d", content)[0]
+    if type(value) is not int and type(value) is not float:
+        raise ValueError(f"_FillValue is {reprlib.repr(value)}")
+    if dtype.kind == "f":
+        return float(value)
+    if not (math.isfinite(value) and value == int(value)):
+        raise ValueError(f"_FillValue is {value}, and cells are {dtype}")
+    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise ValueError(f"_FillValue is {value}, beyond {dtype}")
+    return int(value)

@@ -25,17 +25,18 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.at_once import at_once, map_at_once
 from orograph.tiles.errors import InputError
 from orograph.tiles.files import Part
 from orograph.tiles.object_options import StorageOptions, given_storage_options
@@ -55,6 +56,8 @@ _IN_PLACE = re.compile(r"(?:^|/)(?:store-[0-9a-f]{32}|[^/]*\.(?:partial|lease))(
 """Part of the addresses below which objects are written where they stay."""
 TAIL_BYTES = 2**15
 """Read when an object is opened: the index of a shard, and all of a small object."""
+KEYS_A_REQUEST = 1000
+"""To delete; a request of so many deletes in order."""
 LONGEST_ADDRESS = 700
 """Bytes; object stores allow 1024 in a key, and a store adds to its own."""
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
@@ -209,7 +212,7 @@ class ObjectStorage:
             return ""
         if latest or self not in _versions:
             with suppress(FileNotFoundError):
-                self._note(self._get(self._path(GROUP)))
+                self._note(self._fetch(self._path(GROUP))[0])
             if self not in _versions:
                 return ""
         return _versions[self]
@@ -235,11 +238,34 @@ class ObjectStorage:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def _get(self, path: str) -> bytes:
+    def _fetch(self, path: str) -> tuple[bytes, State]:
         import obstore
 
         with _errors(self._address(path), self.options):
-            return bytes(obstore.get(self._store, path).bytes())
+            found = obstore.get(self._store, path)
+            return bytes(found.bytes()), self._state(found.meta)
+
+    def _fetch_group(self) -> tuple[bytes, State]:
+        """Read the metadata of the store that the commit names, or those in its place."""
+
+        def read(key: str) -> tuple[bytes, State] | None:
+            with suppress(FileNotFoundError):
+                return self._fetch(self._path(key))
+            return None
+
+        known = _versions.get(self)
+        keys = [GROUP, f"{known}/{GROUP}"] if known else [GROUP]
+        commit, *found = map_at_once(self, read, keys)
+        if commit is None:
+            raise FileNotFoundError(
+                errno.ENOENT, "there is no such object", self._address(self._path(GROUP))
+            )
+        version = self._note(commit[0])
+        if not version:
+            return commit
+        if version == known and found[0] is not None:
+            return found[0]
+        return self._fetch(self._path(f"{version}/{GROUP}"))
 
     def _head(self, path: str) -> State:
         import obstore
@@ -285,11 +311,12 @@ class ObjectStorage:
     # -- objects -----------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes:
+        return self.fetch(key)[0]
+
+    def fetch(self, key: str) -> tuple[bytes, State]:
         if key == GROUP and not self._in_place:
-            content = self._get(self._path(GROUP))
-            version = self._note(content)
-            return content if not version else self._get(self._path(f"{version}/{GROUP}"))
-        return self._reading(key, self._get)
+            return self._fetch_group()
+        return self._reading(key, self._fetch)
 
     def open(self, key: str) -> Reader:
         return self._reading(key, self._open)
@@ -401,13 +428,35 @@ class ObjectStorage:
             if key.rpartition("/")[2] != CLAIM and not (rest and self._is_version("", name)):
                 yield key, self._state(meta)
 
-    def delete_all(self, prefix: str = "") -> None:
+    def inventory(self) -> list[str]:
+        return self._paths(self._path(""))
+
+    def delete_all(self, prefix: str = "", first: str = "", listed: Any = None) -> None:
         version = self._version() if prefix else ""
         if not (prefix or self._in_place):
-            self._delete([self._path(GROUP)])  # from here on nothing is found
+            first = GROUP  # from then on nothing is found
             _versions.pop(self, None)
         path = self._path(_join(version, prefix))
-        self._delete([meta["path"] for meta in self._list(path)])
+        paths = self._paths(path) if listed is None else listed
+        self._delete_in_order(paths, f"{path}/{first or GROUP}")
+
+    def _paths(self, path: str) -> list[str]:
+        """Return the paths of all objects below a path."""
+        return [meta["path"] for meta in self._list(path)]
+
+    def _delete_in_order(self, paths: Sequence[str], first: str) -> None:
+        """Delete objects, that of the path ``first`` before the others."""
+        rest = [path for path in paths if path != first]
+        leading = [first] if len(rest) < len(paths) else []
+        if len(paths) > KEYS_A_REQUEST:
+            self._delete(leading)
+            leading = []
+        self._delete([*leading, *rest])
+
+    def _delete_named(self, name: str) -> None:
+        """Delete all below a name at the root, or the object of that name."""
+        path = self._path(name)
+        self._delete_in_order(self._paths(path) or [path], f"{path}/{GROUP}")
 
     def child(self, name: str) -> ObjectStorage:
         return ObjectStorage(f"{self.root}/{name}", self.options)
@@ -418,6 +467,9 @@ class ObjectStorage:
     # -- whole stores ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
+        return self.entries() is not None
+
+    def entries(self) -> set[str] | None:
         try:
             names = self._names(self._path(""))
         except OSError as error:
@@ -425,10 +477,8 @@ class ObjectStorage:
                 f"{self.root}: the bucket cannot be read ({error.strerror}); check its name, the "
                 "region or endpoint, and the credentials, of storage_options= or the environment"
             ) from None
-        return any(not self._is_version("", name) for name in names)
-
-    def is_tree(self) -> bool:
-        return self.exists()
+        found = {name for name in names if not self._is_version("", name)}
+        return found - {CLAIM} if found else None
 
     def check_place(self) -> None:
         if len(self.root.encode()) > LONGEST_ADDRESS:
@@ -437,9 +487,12 @@ class ObjectStorage:
                 f"{LONGEST_ADDRESS}: choose a shorter one"
             )
 
-    def check_conditions(self, key: str, state: State) -> None:
+    def check_conditions(self, key: str) -> None:
         bucket = self._bucket, self.options
         if bucket in _heeding:
+            return
+        state = self.state(key)
+        if state is None:
             return
         if _etag(state) is not None:
             try:
@@ -461,10 +514,17 @@ class ObjectStorage:
         one, two = f"{self}/", f"{other}/"
         return one.startswith(two) or two.startswith(one)
 
-    def claim(self) -> None:
-        if self.exists():
+    def claim(self, looked: bool = False) -> None:
+        def others() -> set[str]:
+            return set() if looked else self._names(self._path("")) - {CLAIM}
+
+        def create() -> None:
+            self._put(self._path(CLAIM), (), "create")
+
+        found, _ = at_once(self, others, create)
+        if any(not self._is_version("", name) for name in found):
+            self._delete([self._path(CLAIM)])
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
-        self._put(self._path(CLAIM), (), "create")
 
     @property
     def renames(self) -> bool:
@@ -477,23 +537,38 @@ class ObjectStorage:
             )
         return self.child(f"store-{name}")
 
-    def commit(self, staged: Storage, replace: bool = False) -> None:
+    def last_commit(self) -> _Commit:
+        root, known = self._path(""), _versions.get(self, "")
+
+        def read() -> tuple[State | None, str]:
+            try:
+                content, state = self._fetch(self._path(GROUP))
+            except FileNotFoundError:
+                return None, ""
+            return state, self._note(content)
+
+        def objects(version: str) -> list[str]:
+            return self._paths(self._path(version)) if version else []
+
+        (state, version), names, found = at_once(
+            self, read, partial(self._names, root), partial(objects, known)
+        )
+        replaced = found if version == known else objects(version)
+        return _Commit(state, version, replaced, names - {GROUP, version})
+
+    def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         from obstore.exceptions import PreconditionError
 
-        group = self._path(GROUP)
-        try:
-            old = self._head(group)
-        except FileNotFoundError:
-            old = None
-        if not replace and self.exists():
+        seen: _Commit = last or self.last_commit()
+        if not replace and (seen.state is not None or self.exists()):
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
-        version = str(staged).removeprefix(f"{self.root}/")
+        group, version = self._path(GROUP), str(staged).removeprefix(f"{self.root}/")
         if not VERSION.fullmatch(version):
             version = f"store-{uuid.uuid4().hex}"
             for key, _ in staged.objects():
                 self._put(self._path(f"{version}/{key}"), (staged.get(key),))
         try:
-            mode = "create" if old is None else self._unchanged(group, old)
+            mode = "create" if seen.state is None else self._unchanged(group, seen.state)
             self._put(group, (_commit_of(version),), mode)
         except (PreconditionError, FileExistsError):
             # a request that succeeded may have been repeated, for want of an answer
@@ -502,26 +577,25 @@ class ObjectStorage:
                     errno.EEXIST, "another store has been committed there meanwhile", self.root
                 ) from None
         _versions[self] = version
-        self._delete_but(version)
+        if last is None:
+            self.delete_replaced(seen)
         if str(staged) != f"{self.root}/{version}":
             staged.delete_all()
 
     def delete_unfinished(self) -> None:
-        version = self._version(latest=True)
-        for name in self._names(self._path("")):
-            if self._is_version("", name) and name != version:
-                self._delete_below(name)
+        path = self._path("")
+        version, names = at_once(self, partial(self._version, True), partial(self._names, path))
+        others = [name for name in names if self._is_version("", name) and name != version]
+        map_at_once(self, self._delete_named, others)
 
-    def _delete_but(self, version: str) -> None:
+    def delete_replaced(self, last: Any) -> None:
         """Delete everything below the root except the commit and the version that it names."""
-        for name in self._names(self._path("")) - {version, GROUP}:
-            self._delete_below(name)
-
-    def _delete_below(self, name: str) -> None:
-        """Delete an object and all below its name, a group's metadata first."""
-        path = self._path(name)
-        self._delete([path if name == CLAIM else f"{path}/{GROUP}"])
-        self._delete([path, *(meta["path"] for meta in self._list(path))])
+        seen: _Commit = last
+        version = self._version()
+        names = [partial(self._delete_named, name) for name in seen.others - {version}]
+        group = self._path(f"{seen.version}/{GROUP}")
+        paths = [] if seen.version == version else seen.replaced
+        at_once(self, partial(self._delete_in_order, paths, group), *names)
 
     @property
     def etags(self) -> bool:
@@ -538,6 +612,19 @@ def _restored(root: str, items: tuple[tuple[str, str | bool], ...]) -> ObjectSto
     return ObjectStorage(root, StorageOptions(items))
 
 
+class _Commit(NamedTuple):
+    """What a root's commit was when it was looked at."""
+
+    state: State | None
+    """None: there was none."""
+    version: str
+    """Which it named; "" for none."""
+    replaced: list[str]
+    """Paths of the objects of that version, which the next one replaces."""
+    others: set[str]
+    """All other names at the root, but not the commit's own."""
+
+
 @dataclass(frozen=True)
 class _ObjectReader:
     """Reader of one version of an object, of which the tail has been read."""
@@ -546,6 +633,8 @@ class _ObjectReader:
     path: str
     state: State
     kept: NDArray[np.uint8]
+    held: tuple[tuple[int, NDArray[np.uint8]], ...] = ()
+    """Other parts that have been read, each after its offset."""
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
         import obstore
@@ -557,6 +646,9 @@ class _ObjectReader:
         first = size - len(self.kept)
         if offset >= first or not length:
             return self.kept[max(offset - first, 0) :][:length]
+        for begin, content in self.held:
+            if begin <= offset and offset + length <= begin + len(content):
+                return content[offset - begin :][:length]
         options: GetOptions = {"range": (offset, offset + length), "if_match": _etag(self.state)}
         try:
             with _errors(self.storage._address(self.path), self.storage.options):
@@ -573,6 +665,11 @@ class _ObjectReader:
         if len(self.kept) == self.state.size or len(self.kept) < length:
             return None
         return _ObjectReader(self.storage, self.path, self.state, self.kept[-length:].copy())
+
+    def holding(self, ranges: Sequence[tuple[int, int]]) -> _ObjectReader:
+        contents = map_at_once(self.storage, lambda part: self.range(*part), ranges)
+        offsets = [offset for offset, _ in ranges]
+        return replace(self, held=tuple(zip(offsets, contents, strict=True)))
 
     def __enter__(self) -> _ObjectReader:
         return self

@@ -18,7 +18,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,6 +97,12 @@ class Reader(Protocol):
         object need not be opened again for its tail, or is closed with its context.
         """
 
+    def holding(self, ranges: Sequence[tuple[int, int]]) -> Reader | None:
+        """Return a reader that has read some ranges, each an offset and a length, already.
+
+        It reads the same version, as that of `only_tail`. None where nothing is saved by that.
+        """
+
     def __enter__(self) -> Reader: ...
 
     def __exit__(
@@ -125,6 +131,9 @@ class Storage(Protocol):
 
     def get(self, key: str) -> bytes:
         """Read an object; raise FileNotFoundError if there is none."""
+
+    def fetch(self, key: str) -> tuple[bytes, State]:
+        """Read an object and its state; raise FileNotFoundError if there is none."""
 
     def open(self, key: str) -> Reader:
         """Open an object to read parts of it; FileNotFoundError if there is none."""
@@ -186,11 +195,15 @@ class Storage(Protocol):
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
         """Yield key and state of every object below a prefix, in any order."""
 
-    def delete_all(self, prefix: str = "") -> None:
+    def inventory(self) -> Any:
+        """Return what is below the root, for a later `delete_all`; None where it need not know."""
+
+    def delete_all(self, prefix: str = "", first: str = "", listed: Any = None) -> None:
         """Delete all objects below a prefix, also what killed deletions have left.
 
-        If this call is killed, some objects may remain. Many are deleted in the background: after
-        the call none is found by its key.
+        If this call is killed, some objects may remain, but not ``first`` alone. Many are deleted
+        in the background: after the call none is found by its key. ``listed`` is an `inventory`:
+        nothing else is deleted then.
         """
 
     def child(self, name: str) -> Storage:
@@ -204,23 +217,29 @@ class Storage(Protocol):
     def exists(self) -> bool:
         """Return whether anything exists at the root, including files and broken links."""
 
-    def is_tree(self) -> bool:
-        """Return whether the root is a folder that `commit` can replace."""
+    def entries(self) -> set[str] | None:
+        """Return the names directly below the root; None if nothing exists there.
+
+        ``.`` alone stands for what `commit` cannot replace, such as a file or a link.
+        """
 
     def check_place(self) -> None:
         """Raise InputError if a store cannot be written at the root."""
 
-    def check_conditions(self, key: str, state: State) -> None:
+    def check_conditions(self, key: str) -> None:
         """Raise InputError if `create` or `put_if` would replace any object.
 
-        ``key`` is that of an object with that state, which may be replaced.
+        ``key`` is that of an object that the caller has created, and which may be replaced.
         """
 
     def overlaps(self, other: Storage) -> bool:
         """Return whether two roots are equal or one lies within the other."""
 
-    def claim(self) -> None:
-        """Create the root; raise FileExistsError if it exists."""
+    def claim(self, looked: bool = False) -> None:
+        """Create the root; raise FileExistsError if it exists.
+
+        ``looked``: the caller knows that it does not exist, unless another claims it now.
+        """
 
     @property
     def renames(self) -> bool:
@@ -245,18 +264,34 @@ class Storage(Protocol):
     def delete_unfinished(self) -> None:
         """Delete what writers that were killed have left below this root, at `staging`."""
 
-    def commit(self, staged: Storage, replace: bool = False) -> None:
+    def last_commit(self) -> Any:
+        """Return what `commit` has named last, for the next one to notice another since."""
+
+    def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         """Rename a finished store to this root, replacing an older one if allowed.
 
         At any time readers find the old store whole, or none, or the new one whole; if the storage
         can exchange two names, always one of them. After a kill either ``staged`` is still whole,
         and can be committed again, or the new store is complete.
 
+        Parameters
+        ----------
+        staged : Storage
+            The finished store.
+        replace : bool
+            Whether there may be an older one.
+        last : optional
+            The `last_commit`, looked at before; the caller then calls `delete_replaced`.
+
         Raises
         ------
         FileExistsError
-            If the root exists, and ``replace`` is false.
+            If the root exists, and ``replace`` is false; or if another has been committed since
+            ``last``, where that can be told.
         """
+
+    def delete_replaced(self, last: Any) -> None:
+        """Delete what the commit after ``last`` has replaced, as far as it is there."""
 
     def zarr_store(self) -> Any:
         """Return the storage as a store object for zarr-python and xarray."""
@@ -285,10 +320,13 @@ class LocalStorage:
     def name(self) -> str:
         return os.path.basename(self.root)
 
-    @patient
     def get(self, key: str) -> bytes:
+        return self.fetch(key)[0]
+
+    @patient
+    def fetch(self, key: str) -> tuple[bytes, State]:
         with os.fdopen(self._open(key), "rb") as file:
-            return file.read()
+            return file.read(), _state(os.fstat(file.fileno()))
 
     @patient
     def open(self, key: str) -> Reader:
@@ -395,7 +433,12 @@ class LocalStorage:
                 if state is not None:
                     yield key, state
 
-    def delete_all(self, prefix: str = "") -> None:
+    def inventory(self) -> None:
+        """Return None: a folder is deleted as a whole."""
+
+    def delete_all(self, prefix: str = "", first: str = "", listed: Any = None) -> None:
+        if first:
+            self.delete(first)
         # Rename first: no reader then sees a part of it, and no late writer finds it.
         path = Path(self._path(prefix))
         hidden = f".{path.name}."
@@ -423,8 +466,12 @@ class LocalStorage:
     def exists(self) -> bool:
         return os.path.lexists(self.root)
 
-    def is_tree(self) -> bool:
-        return os.path.isdir(self.root) and not os.path.islink(self.root)
+    def entries(self) -> set[str] | None:
+        if not self.exists():
+            return None
+        if os.path.islink(self.root) or not os.path.isdir(self.root):
+            return {"."}
+        return set(self.names())
 
     def check_place(self) -> None:
         parent = os.path.dirname(self.root)
@@ -432,7 +479,7 @@ class LocalStorage:
             raise InputError(f"{self}: the folder {parent} does not exist; create it first")
         check_name_length(self.root, LONGEST_SUFFIX)
 
-    def check_conditions(self, key: str, state: State) -> None:
+    def check_conditions(self, key: str) -> None:
         """Do nothing: files are created and locked by one."""
 
     def overlaps(self, other: Storage) -> bool:
@@ -441,7 +488,7 @@ class LocalStorage:
         one, two = os.path.realpath(self.root), os.path.realpath(other.root)
         return os.path.commonpath([one, two]) in (one, two)
 
-    def claim(self) -> None:
+    def claim(self, looked: bool = False) -> None:
         with report_full_storage(self.root):
             os.mkdir(self.root)
 
@@ -459,7 +506,13 @@ class LocalStorage:
     def delete_unfinished(self) -> None:
         """Do nothing: all that is unfinished lies beside the root."""
 
-    def commit(self, staged: Storage, replace: bool = False) -> None:
+    def last_commit(self) -> None:
+        """Return None: whoever has the lease commits."""
+
+    def delete_replaced(self, last: Any) -> None:
+        """Do nothing: `commit` does it."""
+
+    def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         source, target = local_path(staged), Path(self.root)
         for folder, _, names in os.walk(source):
             for name in filter(is_temporary, names):  # of writers that were killed
@@ -542,6 +595,9 @@ class _FileReader:
 
     def only_tail(self, length: int) -> None:
         """Return None: what is open here is read at no cost."""
+
+    def holding(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Return None: each range is read when it is needed."""
 
     def __enter__(self) -> _FileReader:
         return self

@@ -19,11 +19,13 @@ the downward sweep, its saved state, goes to the checkpoint store of the run. A 
 result in the checkpoint store returns it instead of computing it again: so the loss of a worker
 costs a read, and a run that was killed continues from where it was. A shard of an earlier run
 counts as written once all its bytes match their checksums.
+
+One idea, long: the engine, and what its tasks do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -52,8 +54,10 @@ from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
+from orograph.tiles.raster.mask import stores_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Columns
+from orograph.tiles.store.shard import AHEAD_BYTES, Fetched, using
 from orograph.tiles.store.sink import ArraySink, ShardWriter, count_written
 
 if TYPE_CHECKING:
@@ -183,25 +187,55 @@ class QuadtreePass:
     def task_merge(self, node: Node, level: int, *summaries: object) -> Any:
         """Merge the summaries of a node's descendants at ``level`` into the node's summary."""
         nodes = self.tree.nodes(level, node)
-        return self._summarise(node, dict(zip(nodes, summaries, strict=True)))
+        saves: list[Callable[[], None]] = []
+        summary = self._summarise(node, dict(zip(nodes, summaries, strict=True)), saves)
+        self.context.checkpoints.together(*saves)
+        return summary
 
-    def _summarise(self, node: Node, given: Mapping[Node, Any]) -> Any:
-        """Compute and save the summary of a node, or return the given or saved one."""
+    def _summarise(
+        self, node: Node, given: Mapping[Node, Any], saves: list[Callable[[], None]] | None = None
+    ) -> Any:
+        """Compute and save the summary of a node, or return the given or saved one.
+
+        What is to be saved is appended to ``saves``, if that is given.
+        """
         if node in given:
             return given[node]
-        known = self.context.checkpoints.load("summary", node) if self._climbed(node) else None
-        if known is not None:
-            return known
+        checkpoints, look = self.context.checkpoints, partial(self._known_summary, node)
         if node.level == self.context.shard_level:
-            summary, saved = self._climb(node)
+            known, fetched = checkpoints.together(look, partial(self._fetch, node))
+            if known is not None:
+                return known
+            with using(fetched):
+                summary, saved = self._climb(node)
         else:
+            # the merge of what is given costs less than to ask, if nothing was saved before
+            asks = not (given and checkpoints.began_empty)
+            if asks and (known := look()) is not None:
+                return known
             children = self.tree.children(node)
-            below = [(self.tree.place(child), self._summarise(child, given)) for child in children]
+            found = [self._summarise(child, given, saves) for child in children]
             self.context.stop_if_cancelled()
+            below = list(zip(map(self.tree.place, children), found, strict=True))
             summary, saved = self.problem.merge(self.tree.place(node), below)
-        self.context.checkpoints.save("downward-state", node, saved)
-        self.context.checkpoints.save("summary", node, summary)
+        entries = {"downward-state": saved, "summary": summary}
+        its_own = [partial(checkpoints.save, kind, node, entries[kind]) for kind in entries]
+        if saves is None:
+            checkpoints.together(*its_own)
+        else:
+            saves += its_own
         return summary
+
+    def _known_summary(self, node: Node) -> Any:
+        """Return the saved summary of a node, if all is saved that is still needed; else None."""
+        summary = self.context.checkpoints.load("summary", node)
+        return summary if summary is not None and self._kept(node) else None
+
+    def _fetch(self, node: Node) -> Fetched:
+        """Read what the tiles of a shard will read, where requests take long."""
+        stores = list(chain.from_iterable(map(stores_of, self.rasters)))
+        window, share = self.tree.window(node), AHEAD_BYTES // max(len(stores), 1)
+        return dict(chain.from_iterable(store.fetch(window, share).items() for store in stores))
 
     def task_recall(self, node: Node) -> Any:
         """Load the summary that an earlier run saved for a node."""
@@ -220,9 +254,24 @@ class QuadtreePass:
         """Turn the message to a node into messages to its descendants at ``level``."""
         if node.level == level:
             return [message]
+        above = [node]
+        for other in above:
+            if other.level > level + 1:
+                above += self.tree.children(other)
+        checkpoints = self.context.checkpoints
+        loads = [partial(checkpoints.load, "downward-state", other) for other in above]
+        states = dict(zip(above, checkpoints.together(*loads), strict=True))
+        return self._split(node, message, level, states)
+
+    def _split(
+        self, node: Node, message: Any, level: int, states: Mapping[Node, Any]
+    ) -> Sequence[Any]:
+        """Return the messages to the descendants of a node at ``level``."""
+        if node.level == level:
+            return [message]
         self.context.stop_if_cancelled()
         children = self.tree.children(node)
-        place, saved = self.tree.place(node), self._saved(node)
+        place, saved = self.tree.place(node), self._saved(node, states[node])
         if self.tabulated is not None:
             rows = self.tabulated.rows_of_node(place, saved, message)
             self._save_rows(node, [rows])
@@ -230,7 +279,7 @@ class QuadtreePass:
         return [
             its_message
             for child, message in zip(children, messages, strict=True)
-            for its_message in self.task_split(child, message, level)
+            for its_message in self._split(child, message, level, states)
         ]
 
     def task_write(self, node: Node, message: object) -> None:
@@ -240,21 +289,29 @@ class QuadtreePass:
             for child, its_message in zip(self.tree.children(node), messages, strict=True):
                 self.task_write(child, its_message)
             return
-        if self._intact(node):
+        checkpoints, rereads = self.context.checkpoints, isinstance(self.problem, Rereading)
+        intact, loaded, fetched = checkpoints.together(
+            partial(self._intact, node),
+            partial(checkpoints.load, "downward-state", node),
+            partial(self._fetch, node) if rereads else dict,
+        )
+        if intact:
             return
-        whole = self.tree.window(node)
+        whole, saved = self.tree.window(node), self._saved(node, loaded)
         writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
         tables: list[Table] = []
-        with located(whole):
-            for place, blocks in self._descend(node, self._saved(node), message, tables, writers):
+        with located(whole), using(fetched):
+            for place, blocks in self._descend(node, saved, message, tables, writers):
                 for name, block in blocks.items():
                     writers[name].put(place.window, block)
-        for writer in writers.values():
-            writer.close()
-        if tables:
-            self._save_rows(node, tables)
-        self.context.checkpoints.save("done", node, True)
-        self.context.checkpoints.drop("downward-state", node)
+        checkpoints.together(
+            *(writer.close for writer in writers.values()),
+            *([partial(self._save_rows, node, tables)] if tables else []),
+            # if it is there without the shard, that is noticed
+            partial(checkpoints.save, "done", node, True),
+        )
+        if not checkpoints.waits:  # else it goes with the others
+            checkpoints.drop("downward-state", node)
 
     def _written(self, node: Node) -> bool:
         """Return whether a shard is recorded as written, and its output still exists."""
@@ -277,15 +334,18 @@ class QuadtreePass:
 
     def _climbed(self, node: Node) -> bool:
         """Return whether an earlier run saved everything of a node that is still needed."""
-        kept = self.context.checkpoints.has("downward-state", node) or (
+        return self._kept(node) and self.context.checkpoints.has("summary", node)
+
+    def _kept(self, node: Node) -> bool:
+        """Return whether what follows from a node's message is saved, or was written."""
+        return self.context.checkpoints.has("downward-state", node) or (
             node.level == self.context.shard_level and self._written(node)
         )
-        return kept and self.context.checkpoints.has("summary", node)
 
-    def _saved(self, node: Node) -> Any:
-        saved = self.context.checkpoints.load("downward-state", node)
-        if saved is not None:
-            return saved
+    def _saved(self, node: Node, loaded: Any) -> Any:
+        """Return the saved state of a node, given what was loaded of it."""
+        if loaded is not None:
+            return loaded
         # lost or damaged on disk: compute it again, since everything it depends on still exists
         if node.level == self.context.shard_level:
             return self._climb(node)[1]
@@ -351,11 +411,12 @@ class QuadtreePass:
         level = self.context.shard_level
         windows = [self.tree.window(node) for node in self.shards]
         sink, outputs = self.context.sink, self.problem.outputs
-        written = min(
-            self.context.checkpoints.count("done", level),
-            *(count_written(sink, variable.name, windows) for variable in outputs),
-            len(windows),
+        checkpoints = self.context.checkpoints
+        counts = checkpoints.together(
+            partial(checkpoints.count, "done", level),
+            *(partial(count_written, sink, variable.name, windows) for variable in outputs),
         )
+        written = min(*counts, len(windows))
         expected = self.tree.count(level)
         if written != expected:
             raise RunError(
@@ -392,7 +453,9 @@ class QuadtreePass:
     def sweep_graphs(self, handle: Handle) -> SweepGraphs:
         """Return the builder of the run's Dask graphs."""
         levels = range(self.task_level, self.tree.root.level + 1)
-        begun = [level for level in levels if self.context.checkpoints.count("summary", level)]
+        checkpoints, begun = self.context.checkpoints, []
+        if not checkpoints.began_empty:
+            begun = [level for level in levels if checkpoints.count("summary", level)]
         return SweepGraphs(
             Layers(self.problem.name, self.context.token),
             self.tree,

@@ -30,6 +30,8 @@ AHEAD = 64
 # other, and wait for the last task of each
 TASKS_A_GRAPH = 256
 LEAST_TASKS_A_THREAD = 16
+# at the lowest level, so few that one task does all merges
+FEW_TASKS = 16
 # of a task on average at the most: it does them one after the other
 SHARDS_A_TASK = 16
 # with which a cluster that has no worker yet is expected to work
@@ -59,8 +61,9 @@ def level_of_tasks(tree: Tree, shard_level: int, threads: int) -> int:
 def levels_above(tree: Tree, task_level: int, threads: int) -> range:
     """Return the tree levels, above the lowest tasks, that have merge and split tasks.
 
-    Of a large grid on a cluster the first level has none: those of the second do its work too. In
-    other runs merges of siblings are done at the same time.
+    Of a large grid on a cluster the first level has none: those of the second do its work too. Of a
+    small one the root does all: the few merges take less time than to hand them out. In other runs
+    merges of siblings are done at the same time.
 
     Parameters
     ----------
@@ -69,9 +72,11 @@ def levels_above(tree: Tree, task_level: int, threads: int) -> range:
     threads
         Those of this process that do the work; 0: a cluster does.
     """
-    large = tree.root.level > task_level + 1 and tree.count(task_level) >= TASKS_A_GRAPH
-    joined = large and not threads
-    return range(task_level + 1 + joined, tree.root.level + 1)
+    count, top = tree.count(task_level), tree.root.level
+    if not threads and count <= FEW_TASKS:
+        return range(max(task_level + 1, top), top + 1)
+    joined = count >= TASKS_A_GRAPH and top > task_level + 1 and not threads
+    return range(task_level + 1 + joined, top + 1)
 
 
 class SweepGraphs:

@@ -9,10 +9,12 @@ again. What an entry may hold, and that reading one runs no code, is said in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
+from orograph.tiles.at_once import at_once
 from orograph.tiles.format.codec import decode_entry, encode_entry
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.storage import Location, open_storage
@@ -23,6 +25,15 @@ class CheckpointStore(Protocol):
 
     lasting: bool
     """Whether entries outlive the process."""
+    began_empty: bool
+    """Whether it is known that there was none when the run began."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether each call waits for a server, which also bills it."""
+
+    def together(self, *calls: Callable[[], Any]) -> list[Any]:
+        """Return what functions return that save and load entries, at once where each waits."""
 
     def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         """Store ``entry``, replacing an older one under the same name."""
@@ -53,9 +64,14 @@ class MemoryCheckpoints:
     """A checkpoint store for runs inside one process."""
 
     lasting = False
+    began_empty = False
+    waits = False
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, Node], Any] = {}
+
+    def together(self, *calls: Callable[[], Any]) -> list[Any]:
+        return [call() for call in calls]
 
     def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         self._entries[kind, node] = entry
@@ -85,14 +101,23 @@ class MemoryCheckpoints:
 class StoredCheckpoints:
     """A checkpoint store on disk or in an object store, which all workers can reach.
 
-    ``prefix`` is made of the names of the parts of the run, each followed by ``/``.
+    ``prefix`` is made of the names of the parts of the run, each followed by ``/``; ``began_empty``
+    says that the run has not been resumed.
     """
 
     lasting = True
 
-    def __init__(self, place: Location, prefix: str = "") -> None:
+    def __init__(self, place: Location, prefix: str = "", *, began_empty: bool = False) -> None:
         self.storage = open_storage(place)
         self.prefix = prefix
+        self.began_empty = began_empty
+
+    @property
+    def waits(self) -> bool:
+        return self.storage.etags
+
+    def together(self, *calls: Callable[[], Any]) -> list[Any]:
+        return at_once(self.storage, *calls)
 
     def _key(self, kind: str, node: Node) -> str:
         return f"{self.prefix}{kind}-{node.level}/{node.z}"
@@ -129,7 +154,9 @@ class StoredCheckpoints:
         return sum(name.isdigit() for name in names)
 
     def part(self, name: str) -> CheckpointStore:
-        return StoredCheckpoints(self.storage, f"{self.prefix}{name}/")
+        return StoredCheckpoints(
+            self.storage, f"{self.prefix}{name}/", began_empty=self.began_empty
+        )
 
     def clear(self) -> None:
         self.storage.delete_all(self.prefix.rstrip("/"))

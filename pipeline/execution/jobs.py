@@ -11,10 +11,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from orograph.execution.compute import cluster_failures
-from orograph.execution.workers import Witness, keep_log_short, make_look
+from orograph.execution.workers import Witness, keep_log_short, make_look, seen
 from orograph.tiles.errors import RunError
 
 if TYPE_CHECKING:
@@ -59,7 +60,14 @@ def load(handle: Handle) -> Any:
     if isinstance(handle, tuple):
         whole, part = load(handle[0]), handle[1]
         return whole[part] if isinstance(part, int) else getattr(whole, part)
-    return _ask(handle) if isinstance(handle, str) else handle
+    if not isinstance(handle, str):
+        return handle
+    with _ASKING:
+        return _ask(handle)
+
+
+_ASKING = Lock()
+"""Held by the thread of a worker that fetches a run, which is fetched once."""
 
 
 @lru_cache(maxsize=8)
@@ -76,8 +84,9 @@ def _ask(name: str) -> Any:
 
     witness = ask(f"{name}-witness")
     if witness is not None:
-        *plain, options = witness
-        host, trouble = make_look(options)(tuple(plain))
+        *rest, options = witness
+        plain = tuple(rest)
+        host, trouble = ("", "") if plain in seen else make_look(options)(plain)
         if trouble:
             raise RunError(f"the worker {worker.address} on {host} {trouble}")
     kept = ask(name)

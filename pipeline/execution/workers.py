@@ -25,33 +25,40 @@ NAMED = 3  # workers in a message
 SECONDS_TO_ANSWER = 10.0
 
 
+PlainWitness = tuple[str, str | None, str, str]
+seen: set[PlainWitness] = set()
+"""Witnesses that this process has found to be right."""
+
+
 class Witness(NamedTuple):
     """Version, folder and token that each worker must see the same as the client."""
 
     version: str
     """Of orograph."""
     folder: str | None = None
-    """The run's folder; None: no file of it is looked at."""
+    """The run's folder, or the storage whose only object that is; None: nothing is looked at."""
     token: str = ""
-    """What the object `WITNESS` there holds."""
+    """What the object there holds."""
     options: StorageOptions = StorageOptions()
     """Those by which the folder is reached in an object store."""
+    key: str = WITNESS
+    """Of the object."""
 
     @property
-    def plain(self) -> tuple[str, str | None, str]:
-        """Version, folder and token, for `make_look`, which is given the options apart."""
-        return self.version, self.folder, self.token
+    def plain(self) -> PlainWitness:
+        """Version, folder, token and key, for `make_look`, which is given the options apart."""
+        return self.version, self.folder, self.token, self.key
 
 
-def leave_witness(folder: Storage, token: str) -> Witness:
-    """Write a token file into a run's folder, by which workers verify they see that folder."""
-    folder.put(WITNESS, token.encode())
-    return Witness(__version__, str(folder), token, getattr(folder, "options", StorageOptions()))
+def witness_in(folder: Storage, token: str, key: str = WITNESS) -> Witness:
+    """Return the witness of a folder in which an object holds a token."""
+    options = getattr(folder, "options", StorageOptions())
+    return Witness(__version__, str(folder), token, options, key)
 
 
 def make_look(
     options: Mapping[str, str | bool],
-) -> Callable[[tuple[str, str | None, str]], tuple[str, str]]:
+) -> Callable[[PlainWitness], tuple[str, str]]:
     """Return a function that reports a worker's host and why it cannot take part, or "".
 
     ``options`` are those of the folder's object store. The function does not take them as an
@@ -59,10 +66,10 @@ def make_look(
     their code, so that workers without orograph, or with another version, can call it.
     """
 
-    def look(witness: tuple[str, str | None, str]) -> tuple[str, str]:
+    def look(witness: tuple[str, str | None, str, str]) -> tuple[str, str]:
         import socket
 
-        version, folder, token = witness
+        version, folder, token, key = witness
         host = socket.gethostname()
         try:
             import orograph
@@ -79,7 +86,7 @@ def make_look(
             from orograph.tiles.storage import open_storage
 
             with use_storage_options(options):
-                same = open_storage(folder).get("witness") == token.encode()
+                same = token.encode() in open_storage(folder).get(key)
         except Exception as error:
             return host, (
                 f"cannot read the run's folder {folder} ({error!r}); take one for out= (or "
@@ -90,6 +97,9 @@ def make_look(
                 f"sees another folder at {folder}; take one for out= (or config['scratch']) that "
                 "all workers see"
             )
+        from orograph.execution import workers
+
+        workers.seen.add((version, folder, token, key))
         return host, ""
 
     return look

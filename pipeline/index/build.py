@@ -8,7 +8,7 @@ what would save it. Tasks share nothing, and may be done again at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +46,7 @@ from orograph.kernels.boundary.propagate import (
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
 from orograph.kernels.stages import kernel
 from orograph.operations.job import Job
+from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -194,11 +195,12 @@ class IndexJob(Job[T]):
         store = IndexStore(context.sink.storage, self.form, unfinished=True)
         return Build(store, rasters, self.problem, context, backend)
 
-    def create_result(self, result: Storage, token: str) -> None:
+    def create_result(self, result: Storage, token: str) -> Mapping[str, ArrayMetadata]:
         """Create the empty store of the index."""
         place = self.rasters[0].georeference
         problem = self.problem
         IndexStore.create(result, self.form, problem.lengths, problem.links, place, token)
+        return {}
 
     def open(self, out: Storage) -> T:
         """Open the finished index."""

@@ -19,11 +19,12 @@ from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec, run_layout
 from orograph.execution.run import Engine, ResultTable
 from orograph.execution.settings import setting
+from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
 from orograph.tiles.storage import Storage
-from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, create_store
+from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, begin_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.sink import ArraySink
 
@@ -46,6 +47,9 @@ class Job(ABC, Generic[T]):
 
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
+
+    tells_whole: ClassVar[bool] = False
+    """Whether the metadata of the empty result tell whether all of it is there."""
 
     @property
     def is_layer(self) -> bool:
@@ -101,8 +105,9 @@ class Job(ABC, Generic[T]):
         """Build the result of an in-memory run, or of a run that writes no store."""
         raise NotImplementedError
 
-    def create_result(self, result: Storage, token: str) -> None:
-        """Create the empty store that the run will fill."""
+    def create_result(self, result: Storage, token: str) -> Mapping[str, ArrayMetadata]:
+        """Create the empty store that the run will fill; see `begin_store`."""
+        return {}
 
     def open(self, out: Storage) -> T:
         """Open the finished store and return it as the result."""
@@ -152,6 +157,8 @@ class UnstoredJob(Job[T]):
 @dataclass(frozen=True)
 class DatasetJob(Job[xr.Dataset]):
     """A job whose result is a dataset of rasters, and of a table if the engine has one."""
+
+    tells_whole: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -213,9 +220,9 @@ class DatasetJob(Job[xr.Dataset]):
             {name: raster.copy(data=cupy.asarray(raster.data)) for name, raster in rasters.items()}
         )
 
-    def create_result(self, result: Storage, token: str) -> None:
+    def create_result(self, result: Storage, token: str) -> Mapping[str, ArrayMetadata]:
         """Create the empty Zarr store of the dataset."""
-        create_store(
+        return begin_store(
             result, self.shape, self.layout, self.outputs, self.georeference, self.header, token
         )
 

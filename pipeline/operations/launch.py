@@ -17,12 +17,13 @@ from orograph.engines.task_graph import Layers
 from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.execution.run import Run
 from orograph.execution.watch import Planned, Record, unplanned
+from orograph.operations.base_session import Session
 from orograph.operations.detached import submit_detached
 from orograph.operations.file_target import FileTarget, file_target
 from orograph.operations.icechunk_target import IcechunkTarget, icechunk_target
 from orograph.operations.job import DatasetJob, Job
 from orograph.operations.scratch import ScratchResult
-from orograph.operations.session import MemorySession, Session, StoredSession
+from orograph.operations.session import MemorySession, StoredSession
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from orograph.operations.launch import launch, launch_later
 from orograph.tiles import html
 from orograph.tiles.errors import InputError
 from orograph.tiles.object_options import use_storage_options
+from orograph.tiles.raster.raster import StoreRaster
 
 if TYPE_CHECKING:
     from orograph.execution.run import Run
@@ -165,8 +167,9 @@ class Operation(Generic[P, T]):
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, wait: bool = False
     ) -> Run[T]:
         """Start the job for the arguments of a call and return its run; ``wait`` as of `launch`."""
-        planned = functools.partial(_planned, self, args, kwargs)
-        return launch(self._job(name, args, kwargs), self.__name__, planned, wait=wait)
+        job = self._job(name, args, kwargs)
+        planned = functools.partial(_planned, self, _with_opened(job, args), kwargs)
+        return launch(job, self.__name__, planned, wait=wait)
 
     def _verb(
         self,
@@ -231,6 +234,15 @@ def _operation_of(module: str, name: str, given: tuple[Any, ...]) -> Operation[.
         found = found.bind(first)
     operation: Operation[..., Any] = found
     return operation
+
+
+def _with_opened(job: Job[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a call, with the opened store in place of its address."""
+    if args and isinstance(args[0], str | os.PathLike):
+        for raster in job.rasters:
+            if isinstance(raster, StoreRaster) and str(args[0]) == raster.path:
+                return raster, *args[1:]
+    return args
 
 
 def _planned(

@@ -30,8 +30,9 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.nodata import supported_dtype
-from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, StoreRaster, open_raster
 from orograph.tiles.store.create import Layout
+from orograph.tiles.store.shard import AHEAD_BYTES
 
 if TYPE_CHECKING:
     from orograph.operations.operation import Operation
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
-OF_PLANS = (*OF_GRIDS, "storage_options")
-"""The options of a run that its plan depends on."""
+OF_PLANS = (*OF_GRIDS, "storage_options")  # options of a run that its plan has too
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
@@ -224,10 +224,8 @@ class RasterSpec:
         object.__setattr__(self, "dtype", _cell_type(self.dtype))
 
     def _repr_html_(self) -> str:
-        height, width = self.shape
-        return html.table(
-            "Raster to plan for", {"cells": f"{height} x {width}", "dtype": self.dtype}
-        )
+        cells = f"{self.shape[0]} x {self.shape[1]}"
+        return html.table("Raster to plan for", {"cells": cells, "dtype": self.dtype})
 
 
 def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
@@ -242,8 +240,8 @@ def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
         for number, p in enumerate(operation.own)
     ]
     names = [p.name for p in own]
-    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in OF_PLANS]
-    more = [p for p in more if p.name in operation.options]
+    of_plans = [name for name in OF_PLANS if name in operation.options]
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in of_plans]
     more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
     for estimate in filter(None, operation.estimates):
         more += [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
@@ -352,6 +350,7 @@ class Grid:
     layout: Layout
     workers: int = 0
     """Workers of one thread each; 0: threads of this process."""
+    ahead: int = 0  # bytes of a shard that a sweep reads before it needs them, at the most
 
     @property
     def cells(self) -> int:
@@ -409,8 +408,8 @@ class Grid:
         counting those of borders; ``border`` is the bytes of a border cell in both; ``written`` is
         the bytes of a cell of the result; ``reads`` is how often each cell is read.
         """
-        in_memory, saved = border
-        tasks = self.tasks_of_sweep
+        (in_memory, saved), tasks = border, self.tasks_of_sweep
+        ahead = min(self.ahead, self.shard_cells * self.dtype.itemsize)
         return Plan(
             operation=operation,
             shape=self.shape,
@@ -418,7 +417,7 @@ class Grid:
             shard=self.layout.shard,
             tiles=self.tree.count(0),
             tasks=tasks,
-            memory_per_worker=WORKER_BYTES + memory + 4 * sum(self.shape) * in_memory,
+            memory_per_worker=WORKER_BYTES + memory + ahead + 4 * sum(self.shape) * in_memory,
             memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
             bytes_read=reads * self.cells * self.dtype.itemsize,
             bytes_written=self.cells * written,
@@ -443,7 +442,8 @@ def open_grid(
         spec = open_raster(raster, band=band, variable=variable, argument=argument)
         tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
-    return Grid(spec.shape, np.dtype(spec.dtype), layout, workers)
+    ahead = AHEAD_BYTES * (isinstance(spec, StoreRaster) and spec.storage.etags)
+    return Grid(spec.shape, np.dtype(spec.dtype), layout, workers, ahead)
 
 
 def memory_of_tasks(tasks: int, workers: int) -> int:

@@ -12,14 +12,11 @@ import math
 import tempfile
 import time
 import warnings
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask.base import tokenize
 
@@ -38,16 +35,17 @@ from orograph.execution.options import shard_level, task_level, too_many_shards,
 from orograph.execution.run import Engine
 from orograph.execution.settings import setting, thread_count
 from orograph.execution.watch import Record, begin_phase
-from orograph.execution.workers import Witness, check_workers, leave_witness
+from orograph.execution.workers import WITNESS, Witness, check_workers
+from orograph.operations.base_session import Session
 from orograph.operations.file_target import FileTarget, check_place
 from orograph.operations.first_worker import decide_backend
 from orograph.operations.job import Job
-from orograph.operations.workspace import Workspace, is_whole, refuse_unversioned
-from orograph.tiles.convert.icechunk_branch import REPOSITORY
+from orograph.operations.workspace import Workspace, is_whole, look_at, refuse_unversioned
+from orograph.tiles.at_once import at_once
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
-from orograph.tiles.format.metadata import REPORT
+from orograph.tiles.format.metadata import REPORT, ArrayMetadata
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
@@ -57,158 +55,10 @@ from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from orograph.operations.icechunk_target import IcechunkTarget
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
-PACKAGES = ("dask", "distributed", "numba", "numpy", "xarray", "zarr")
-"""Packages whose versions a report names."""
-
-
-class Session(ABC, Generic[T]):
-    """Execution of one job, holding its leases and temporary folders until `close`.
-
-    To make it, all that can be checked before the work has been checked.
-
-    Attributes
-    ----------
-    name
-        The name of the operation, for the log.
-    cancelled
-        The event by which the work learns that it is to stop.
-    client
-        The client of the cluster that does the work; None for threads of this process.
-    engine
-        The engine that is at work; None before there is one.
-    record
-        Of the phases and the memory of the run.
-    """
-
-    def __init__(self, job: Job[T], name: str, record: Record) -> None:
-        self.job = job
-        self.name = name
-        self.record = record
-        self.cancelled = Event()
-        self.client: Client | None = None
-        self.engine: Engine | None = None
-        self.bytes_written = 0
-        self._begun = datetime.now(UTC)
-        self._error: BaseException | None = None
-
-    @abstractmethod
-    def work(self) -> T:
-        """Execute the job and return its result; subclasses implement this."""
-
-    def close(self) -> None:
-        """Release leases and remove temporary folders."""
-
-    def result(self) -> T:
-        """Execute the job, release all resources, and return the result."""
-        begin, out = time.monotonic(), self._out
-        place = "into memory" if out is None else f"to {out}"
-        LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers, place)
-        try:
-            with self._span():
-                begin_phase("checks")
-                found = self.work()
-        except BaseException as error:
-            self._error = error
-            ended = f"{self.name} {self._status} after {_since(begin)}"
-            if isinstance(error, Cancelled):
-                LOG.info("%s; %s", ended, self._next_step)
-            else:
-                LOG.error("%s: %s; %s", ended, error, self._next_step)
-            self.leave_report()
-            raise
-        finally:
-            self.close()
-        LOG.info("%s is finished after %s", self.name, _since(begin))
-        return found if self.job.spec.out is not None else self.job.like_input(found)
-
-    def _span(self) -> AbstractContextManager[Any]:
-        """Return a context in which tasks belong to a span of Dask named for the operation."""
-        if self.client is None:
-            return nullcontext()
-        from distributed import span
-
-        return span(f"orograph.{self.name}")
-
-    @property
-    def resumed(self) -> bool:
-        """Whether the run goes on from what an earlier one has left."""
-        return False
-
-    def report(self) -> dict[str, Any]:
-        """Return the arguments of the run and the error that ended it; see `Run.report`."""
-        job, error = self.job, self._error
-        return {
-            "operation": self.name,
-            "inputs": [str(raster) for raster in job.rasters],
-            "parameters": json.loads(json.dumps(getattr(job, "parameters", {}), default=str)),
-            "shape": list(job.shape),
-            "tile": job.layout.tile,
-            "shard": job.layout.shard,
-            "out": self._out,
-            "workers": self._workers.removeprefix("on "),
-            "backend": job.backend,
-            "versions": {"orograph": __version__, **{name: version(name) for name in PACKAGES}},
-            "begun": self._begun.isoformat(timespec="seconds"),
-            "resumed": self.resumed,
-            "bytes": self.bytes_written,
-            "error": error
-            and {
-                "type": type(error).__name__,
-                "message": str(error),
-                "where": "; ".join(getattr(error, "__notes__", [])),
-            },
-            "next": error and self._next_step,
-        }
-
-    def leave_report(self) -> None:
-        """Write the report to where the run can be resumed from, if it can."""
-
-    @property
-    def _status(self) -> str:
-        if self._error is None:
-            return "running"
-        return "cancelled" if isinstance(self._error, Cancelled) else "failed"
-
-    @property
-    def _next_step(self) -> str:
-        """Say what to do about a run that has ended without a result."""
-        if self.job.writes_store and not isinstance(self._error, InputError):
-            return "call it again with resume=True (--resume), which goes on from there"
-        return "call it again"
-
-    @property
-    def _out(self) -> str | None:
-        """Name what the result is written to, for the log and reports."""
-        spec = self.job.spec
-        if spec.out is None:
-            return None
-        return REPOSITORY if spec.storage is None else str(spec.storage)
-
-    def _subject(self) -> str:
-        """Describe the input and how it is cut, for the log."""
-        rows, columns = self.job.shape
-        if not self.job.rasters:
-            return f"a graph of {rows} vertices"
-        layout = self.job.layout
-        return f"{rows} x {columns} cells in tiles of {layout.tile} and shards of {layout.shard}"
-
-    @cached_property
-    def _workers(self) -> str:
-        """Words for what does the work, asked for while the cluster is there."""
-        if self.client is None:
-            return f"on {thread_count()} threads"
-        return f"on the cluster at {self.client.scheduler.address}"  # type: ignore[union-attr]
-
-
-def _since(begin: float) -> str:
-    """Return the seconds since a moment as text."""
-    return f"{time.monotonic() - begin:.1f} s"
 
 
 class MemorySession(Session[T]):
@@ -266,6 +116,9 @@ class StoredSession(Session[T]):
         self.target = target
         self.keep = keep
         self._held = ExitStack()
+        self._backend = job.backend
+        self._witness: Witness | None = None
+        """What workers that come later look for, to see that they have the run's folder."""
         try:
             self._file_lease = self._take_file(target) if isinstance(target, FileTarget) else None
             self.space = self._make_space()
@@ -292,20 +145,31 @@ class StoredSession(Session[T]):
     def _make_space(self) -> Workspace:
         """Create the workspace of the run, with a lease if ``out`` is given."""
         job, spec = self.job, self.job.spec
-        identity, lease = {}, None
+        identity, lease, looked = {}, None, None
         if not job.writes_store or spec.storage is None:
             out: Location = self._make_scratch()
         else:
             out = self.target.store if isinstance(self.target, FileTarget) else spec.storage
-            # not for a folder that no other run can find: fingerprints may take reading all cells
-            identity = {**job.identity(), "orograph": __version__}
-            if spec.resume:
-                refuse_unversioned(job.rasters)
         self._refuse_overlap(out)
-        self._before = job.first_versions
         if job.writes_store:
-            lease = self._take(out)
-        return Workspace(out, identity, overwrite=spec.overwrite, resume=spec.resume, lease=lease)
+            # not for a folder that no other run can find: fingerprints may take reading all cells
+            place = open_storage(out)
+            identity, lease, looked = at_once(
+                place,
+                self._identity,
+                lambda: self._take(out),
+                lambda: look_at(place, spec.overwrite),
+            )
+        self._before = job.first_versions
+        how = {"overwrite": spec.overwrite, "resume": spec.resume}
+        return Workspace(out, identity, **how, lease=lease, looked=looked)
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what the run computes, by which it is known when it is resumed."""
+        identity = {**self.job.identity(), "orograph": __version__}
+        if self.job.spec.resume:
+            refuse_unversioned(self.job.rasters)
+        return identity
 
     def _make_scratch(self) -> Path:
         """Create a temporary folder, removed by `close`, and return a path in it for the result."""
@@ -381,52 +245,75 @@ class StoredSession(Session[T]):
             space.clear()
             return job.open(space.out)
         job.warm_up()
-        checkpoints = space.open(job.create_result)
-        self.leave_report()
-        if not job.stored:
-            nothing = ArraySink({})
-            engine, attributes = self._run_engine(checkpoints, nothing)
+        checkpoints, known = self._open()
+        sink: Sink = StoreSink(space.result, known) if job.stored else ArraySink({})
+        engine, attributes = self._run_engine(checkpoints, sink)
+        if isinstance(sink, ArraySink):
             self._refuse_changed()
-            found: Any = job.collect(engine, nothing, attributes)
+            found: Any = job.collect(engine, sink, attributes)
             if isinstance(self.target, FileTarget) and self._file_lease is not None:
                 begin_phase("publishing")
                 self.target.write_layer(found, self._file_lease)
                 self.bytes_written = self.target.path.stat().st_size
             return found  # type: ignore[no-any-return]
-        engine, attributes = self._run_engine(checkpoints, StoreSink(space.result))
         begin_phase("publishing")
-        if attributes:
+        if attributes and self.target is not None:
             update_attributes(space.result, None, attributes)
         table = engine.table()
         names = table.dimensions if isinstance(table, ColumnsInTurns) else table
         add_table(space.result, table, {name: job.column_attributes(name) for name in names})
+        if self.target is None:
+            return self._publish(sink, attributes)
         self._refuse_changed()
-        if not (self.target is None or isinstance(self.target, FileTarget)):
-            self.bytes_written = sum(state.size for _, state in space.result.objects())
+        if not isinstance(self.target, FileTarget):
+            self.bytes_written = self._bytes_of_result()
             copied: Any = self.target.write(space.result, self.name, self.client, self.cancelled)
             return copied  # type: ignore[no-any-return]
-        if self.target is not None and self._file_lease is not None:
-            written: Any = self.target.write(space.result, self._file_lease)
-            space.clear()
-            return written  # type: ignore[no-any-return]
-        self.bytes_written = sum(state.size for _, state in space.result.objects())
-        space.publish(self._written_report("finished") if job.writes_store else None)
-        if self.keep and job.spec.out is None:
-            kept: Any = space.out, self._held.pop_all().close
-            return kept  # type: ignore[no-any-return]
-        result = job.open(space.out)
-        return result if job.spec.storage is not None else job.load(result)
+        assert self._file_lease is not None
+        written: Any = self.target.write(space.result, self._file_lease)
+        space.clear()
+        return written  # type: ignore[no-any-return]
+
+    def _publish(self, sink: Sink, attributes: dict[str, Any]) -> T:
+        """Give the finished result its name, and return it opened."""
+        job, space, keep = self.job, self.space, self.keep and self.job.spec.out is None
+        finished, _, self.bytes_written = at_once(
+            space.out,
+            lambda: space.finish(attributes, sink.known),
+            self._refuse_changed,
+            self._bytes_of_result,
+        )
+        report = self._written_report("finished") if job.writes_store else None
+        result: Any = space.publish(finished, report, lambda: None if keep else job.open(space.out))
+        if keep:
+            result = space.out, self._held.pop_all().close
+        elif job.spec.storage is None:
+            result = job.load(result)
+        return result  # type: ignore[no-any-return]
+
+    def _bytes_of_result(self) -> int:
+        return sum(state.size for _, state in self.space.result.objects())
+
+    def _open(self) -> tuple[CheckpointStore, Mapping[str, ArrayMetadata]]:
+        """Create what the run works in, and check that all workers see it."""
+        job, space = self.job, self.space
+        files = {REPORT: self._written_report("running")} if job.writes_store else {}
+        if self.client is not None:
+            self._witness = space.witness
+            if self._witness.key == WITNESS:
+                files[WITNESS] = self._witness.token.encode()
+        try:
+            return space.open(job.create_result, files, self._call_workers, job.tells_whole)
+        except RunError:
+            if not space.resumed:
+                space.clear()
+            raise
 
     def _run_engine(
         self, checkpoints: CheckpointStore, sink: Sink
     ) -> tuple[Engine, dict[str, Any]]:
         """Run the engine to its end and return it with the attributes of the result."""
-        job, client, space = self.job, self.client, self.space
-        backend, witness = job.backend, None
-        if client is not None:
-            if backend == "auto":
-                backend = decide_backend(client, self.cancelled)
-            witness = self._call_workers(client)
+        job, client, space, backend = self.job, self.client, self.space, self._backend
         gpus, gpu_memory = gpus_of(backend, client)
         context = RunContext(
             Quadtree(job.shape, job.layout.tile),
@@ -445,7 +332,7 @@ class StoredSession(Session[T]):
         )
         self.engine = engine = job.engine(self._reachable(), context, backend)
         try:
-            with jobs.shared(engine, client, witness) as handle:
+            with jobs.shared(engine, client, self._witness) as handle:
                 return engine, engine.run(client, handle, self.cancelled)
         except InputError:
             with suppress(RunError):  # whoever has taken the place of this run has its folder too
@@ -453,16 +340,13 @@ class StoredSession(Session[T]):
                 space.clear()  # no run with this input can be finished, so none can go on from here
             raise
 
-    def _call_workers(self, client: Client) -> Witness:
-        """Check that all workers see the run's folder; return the evidence late workers check."""
-        witness = leave_witness(self.space.work, self.space.token)
-        try:
-            check_workers(client, witness)
-        except RunError:
-            if not self.space.resumed:
-                self.space.clear()
-            raise
-        return witness
+    def _call_workers(self) -> None:
+        """Choose the backend, and check that all workers see the run's folder."""
+        if self.client is None:
+            return
+        if self._backend == "auto":
+            self._backend = decide_backend(self.client, self.cancelled)
+        check_workers(self.client, self._witness)
 
     def _reachable(self) -> tuple[Raster, ...]:
         """Return the input rasters; in-memory ones are stored on disk for the cluster."""

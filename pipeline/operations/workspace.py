@@ -19,20 +19,24 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.execution.workers import Witness, witness_in
+from orograph.tiles.at_once import at_once
 from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
 from orograph.tiles.files import is_token
 from orograph.tiles.format.codec import FORMAT
-from orograph.tiles.format.metadata import REPORT, read_metadata, run_of
+from orograph.tiles.format.metadata import REPORT, ArrayMetadata, read_metadata, run_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.publish import check_target, partial_storage, publish
+from orograph.tiles.store.publish import Publication, check_target, partial_storage
 from orograph.tiles.store.verify import verify
 
+T = TypeVar("T")
 IDENTITY = "run.json"
 RESULT = "result.zarr"
 
@@ -40,7 +44,7 @@ RESULT = "result.zarr"
 def check_unfinished(out: Storage) -> None:
     """Raise StoreExistsError if there is an unfinished run that would write a store."""
     folder = partial_storage(out)
-    if folder.exists() and folder.state(IDENTITY) is not None:
+    if folder.state(IDENTITY) is not None:
         raise _unfinished(folder)
 
 
@@ -53,7 +57,7 @@ def read_report(out: Storage) -> dict[str, Any]:
         If there is neither.
     """
     folder = partial_storage(out)
-    unfinished = [folder.child(name) for name in folder.names()] if folder.is_tree() else []
+    unfinished = [folder.child(name) for name in folder.names()]
     for place in (*unfinished, out):
         with suppress(OSError, ValueError):
             found: dict[str, Any] = json.loads(place.get(REPORT))
@@ -66,6 +70,41 @@ def _unfinished(folder: Storage) -> StoreExistsError:
         f"out: an unfinished run is in {folder}; pass resume=True to go on with it, or "
         "overwrite=True to start anew"
     )
+
+
+class Looked(NamedTuple):
+    """What there is at the place of a store that a run is to write."""
+
+    names: set[str] | None
+    """Those in the folder of an unfinished run; None without one."""
+    found: dict[str, Any] | None
+    """The identity of that run; None if there is none, or it had not begun."""
+    refused: Exception | None
+    """The error that no store can be written there."""
+
+
+def look_at(out: Storage, overwrite: bool) -> Looked:
+    """Return what there is at the place of a store; ``overwrite`` is that of `check_target`."""
+    folder = partial_storage(out)
+
+    def identity() -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(folder.get(IDENTITY))
+            identity, token = dict(found["identity"]), str(found["token"])
+            if is_token(token):  # else it might lead out of the folder
+                return {"identity": identity, "token": token, "format": found["format"]}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            pass
+        return None
+
+    def refused() -> Exception | None:
+        try:
+            check_target(out, overwrite)
+        except (InputError, StoreExistsError) as error:
+            return error
+        return None
+
+    return Looked(*at_once(out, folder.entries, identity, refused))
 
 
 class Workspace:
@@ -83,6 +122,8 @@ class Workspace:
         Go on with an unfinished run, if there is one of this identity.
     lease
         The lease of ``out``, which the caller holds; None where no other writer can come.
+    looked
+        What was seen there while the lease was asked for.
 
     Raises
     ------
@@ -100,6 +141,7 @@ class Workspace:
         overwrite: bool,
         resume: bool,
         lease: Lease | None = None,
+        looked: Looked | None = None,
     ) -> None:
         self.out = open_storage(out)
         self.folder = partial_storage(self.out)
@@ -110,16 +152,22 @@ class Workspace:
         self.token = self._name = uuid.uuid4().hex
         _ = self.result  # raises if no store can stand there
         self.resumed = self.finished = False
-        found = self._found()
+        # where nothing was unfinished, another can have begun since, but then no claim is got
+        if looked is None or looked.names is not None:
+            looked = look_at(self.out, overwrite)
+        self._in_the_way, found = looked.names is not None, looked.found
+        if found is None and not all(map(is_token, looked.names or ())):
+            raise StoreExistsError(
+                f"out: {self.folder} is in the way and holds no unfinished run; move it away"
+            )
         if found is not None and resume:
             self._check_identity(found["identity"])
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
             if not self.finished:
                 self._check_format(found["format"])
-        if not self.finished:
-            check_target(self.out, overwrite)
-        self._in_the_way = self.folder.exists()
+        if looked.refused is not None and not self.finished:
+            raise looked.refused
         if found is not None and not (resume or overwrite or run_of(self.out) == found["token"]):
             raise _unfinished(self.folder)
         if found is not None and resume and not self.finished:
@@ -138,40 +186,114 @@ class Workspace:
     def _result_of(self, name: str) -> Storage:
         return self.out.staging(self.folder.child(name).child(RESULT), name)
 
-    def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
-        """Create the folder and an empty result, unless resuming; return the checkpoint store."""
+    @property
+    def witness(self) -> Witness:
+        """What workers look for to see that they see this run's folder.
+
+        In an object store it is the lease, which is there before the folder.
+        """
+        if self._lease is not None and self.out.etags:
+            return witness_in(self._lease.place, self._lease.token, "")
+        return witness_in(self.work, self.token)
+
+    def open(
+        self,
+        create_result: Callable[[Storage, str], Mapping[str, ArrayMetadata]],
+        files: Mapping[str, bytes] | None = None,
+        check: Callable[[], None] = lambda: None,
+        whole: bool = False,
+    ) -> tuple[StoredCheckpoints, Mapping[str, ArrayMetadata]]:
+        """Create the folder and an empty result, unless resuming.
+
+        Return the checkpoint store and what ``create_result`` returns. ``files`` are put into the
+        folder; ``check`` is called when they are there, or in an object store when the lease is.
+        ``whole`` says that the metadata of the result, once there, tell whether all of it is.
+        """
         checkpoints = self.work.child("checkpoints")
-        if not self.resumed:
-            if self._in_the_way:
-                self.clear()
-            try:
-                self.folder.claim()
-            except FileExistsError:
-                raise StoreExistsError(
-                    f"out: another run has begun to write {self.out}; wait for it, or pass "
-                    "overwrite=True to start anew"
-                ) from None
+        puts = [partial(self.work.put, *file) for file in (files or {}).items()]
+        if self.resumed:
             self._opened = True
-            self.work.claim()
-            checkpoints.claim()
-            create_result(self.result, self.token)
-            # last: a folder that has an identity has all that must be there to begin with
-            entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
-            self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
+            at_once(self.out, *puts, check)
+            return StoredCheckpoints(checkpoints), {}
+        if self._in_the_way:
+            self.clear()
+        entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
+        content = json.dumps(entry, indent=1).encode()
+        identify = partial(self.folder.create, IDENTITY, content)
+        begin = partial(create_result, self.result, self.token)
+
+        def begin_first() -> Mapping[str, ArrayMetadata]:
+            created = begin()
+            identify()
+            return created
+
+        # with an identity there must be all that is needed to begin, or it can be told that it is
+        # not: then the run is begun anew
+        begins = [begin, identify] if whole else [begin_first]
+        try:
+            places = (self.folder, self.work, checkpoints)
+            claims = [partial(place.claim, looked=True) for place in places]
+            found = at_once(self.out, *claims, *puts, *begins, check)
+            created = found[-len(begins) - 1]
+        except FileExistsError as error:
+            if isinstance(error, StoreExistsError):
+                raise
+            for begun in (self.work, self.result):
+                begun.delete_all()
+            raise StoreExistsError(
+                f"out: another run has begun to write {self.out}; wait for it, or pass "
+                "overwrite=True to start anew"
+            ) from None
         self._opened = True
-        return StoredCheckpoints(checkpoints)
+        return StoredCheckpoints(checkpoints, began_empty=True), created
 
     def leave(self, name: str, content: bytes) -> None:
         """Write a file where this run keeps its own, if that is there, for whoever looks for it."""
         if self.work.exists():
             self.work.put(name, content)
 
-    def publish(self, report: bytes | None = None) -> None:
-        """Move the finished result, with a report, to its final name; remove the workspace."""
-        publish(self.result, self.out, self._overwrite, self._lease, report)
-        with suppress(RunError):  # whoever has taken the place of this run since has the folder too
-            self.check()
-            self.clear()
+    def finish(
+        self, attributes: Mapping[str, Any], known: Mapping[str, ArrayMetadata]
+    ) -> tuple[Publication, Any]:
+        """Read what must be known to publish the result; the arguments are of `Publication`.
+
+        Return the publication, and the inventory of the folder.
+        """
+        result, out = self.result, self.out
+        publication = partial(Publication.of, result, out, self._overwrite, attributes, known)
+        found = at_once(out, publication, self.folder.inventory)
+        return found[0], found[1]
+
+    def publish(
+        self,
+        finished: tuple[Publication, Any],
+        report: bytes | None,
+        meanwhile: Callable[[], T],
+    ) -> T:
+        """Move the finished result, with a report, to its final name; remove the workspace.
+
+        Return what ``meanwhile`` returns, which is called when the result has its name.
+        """
+        publication, inventory = finished
+        publication.commit(self._lease, report)
+        replaced = partial(self.out.delete_replaced, publication.last)
+        found: T = at_once(self.out, replaced, partial(self._leave, inventory), meanwhile)[-1]
+        return found
+
+    def _leave(self, inventory: Any) -> None:
+        """Delete the workspace of a published result.
+
+        Whoever has taken the place of this run since has the folder too. What the inventory lists
+        was there while this run held the lease.
+        """
+        self._opened = False
+        with suppress(RunError):
+            if inventory is None and self._lease is not None:
+                self._lease.check()
+            self.folder.delete_all(first=IDENTITY, listed=inventory)
+        if self.out.etags and self._lease is not None:
+            self._lease.release()  # while the result is opened
+            self._lease = None
 
     def check(self, error: Exception | None = None) -> None:
         """Raise RunError if another run has taken over ``out``, or the workspace was removed.
@@ -194,26 +316,8 @@ class Workspace:
     def clear(self) -> None:
         """Remove the workspace, its identity first, so that a partial removal is not resumed."""
         self._opened = False
-        self.folder.delete(IDENTITY)
-        self.out.delete_unfinished()
-        self.folder.delete_all()
-
-    def _found(self) -> dict[str, Any] | None:
-        """Read the identity of an unfinished run; None if there is none or it had not begun."""
-        if not self.folder.exists():
-            return None
-        try:
-            found: dict[str, Any] = json.loads(self.folder.get(IDENTITY))
-            identity, token = dict(found["identity"]), str(found["token"])
-            if is_token(token):  # else it might lead out of the folder
-                return {"identity": identity, "token": token, "format": found["format"]}
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass
-        if not (self.folder.is_tree() and all(map(is_token, self.folder.names()))):
-            raise StoreExistsError(
-                f"out: {self.folder} is in the way and holds no unfinished run; move it away"
-            )
-        return None
+        folder = partial(self.folder.delete_all, first=IDENTITY)
+        at_once(self.out, folder, self.out.delete_unfinished)
 
     def _take(self) -> None:
         """Rename the folder of the unfinished run so that only this run uses it.

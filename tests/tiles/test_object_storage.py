@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from object_server import S3Server
 from scipy.sparse import coo_array
 
 import orograph as og
+from orograph.operations.workspace import IDENTITY, Looked
 from orograph.tiles import object_storage
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.grid.window import Window
@@ -25,6 +27,7 @@ from orograph.tiles.storage import open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import staged_store
 from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.shard import using
 from orograph.tiles.store.sink import StoreSink
 
 RNG = np.random.default_rng(3)
@@ -92,7 +95,7 @@ def test_a_store_is_written_where_it_stays_and_named_by_one_object(bucket: str) 
     storage = ObjectStorage(f"{bucket}/dem.zarr")
     og.ingest(GRID, str(storage), **OPTIONS)
     first = storage._version(latest=True)
-    group = json.loads(storage._get(storage._path("zarr.json")))
+    group = json.loads(storage._fetch(storage._path("zarr.json"))[0])
     assert group["attributes"] == {"orograph_version": first}
     assert all(key.split("dem.zarr/")[1].startswith((first, "zarr.json")) for key in keys(storage))
     # what it names is a Zarr store for every program
@@ -164,24 +167,40 @@ def test_a_second_writer_is_told_who_writes(bucket: str) -> None:
     og.minimum_spanning_forest(GRID, out=f"{bucket}/out.zarr", **OPTIONS)
 
 
+def test_a_run_that_another_has_forestalled_leaves_its_place_as_it_was(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had looked before it got the lease, and nothing was there."""
+    out = ObjectStorage(f"{bucket}/out.zarr")
+    folder = out.beside(".partial")
+    folder.claim()
+    folder.put(IDENTITY, b"theirs")
+    before = sorted(keys(out))
+    monkeypatch.setattr("orograph.operations.session.look_at", lambda *_: Looked(None, None, None))
+    with pytest.raises(StoreExistsError, match="another run has begun to write"):
+        og.minimum_spanning_forest(GRID, out=str(out), **OPTIONS)
+    assert sorted(keys(out)) == before
+    assert folder.get(IDENTITY) == b"theirs"
+
+
 def test_of_two_commits_one_succeeds(bucket: str) -> None:
     target = ObjectStorage(f"{bucket}/out.zarr")
     one, two = (target.staging(target, letter * 32) for letter in "ab")
     for staged in (one, two):
         staged.put("zarr.json", str(staged).encode())
-    head = target._head
+    look = target.last_commit
     committed = []
 
-    def late(path: str) -> Any:
+    def late() -> Any:
         """Let the other commit after this one has looked."""
         try:
-            return head(path)
+            return look()
         finally:
             if not committed:
                 committed.append(True)
                 ObjectStorage(str(target)).commit(two)
 
-    object.__setattr__(target, "_head", late)
+    object.__setattr__(target, "last_commit", late)
     with pytest.raises(FileExistsError, match="committed there meanwhile"):
         target.commit(one, replace=True)
     assert ObjectStorage(str(target)).get("zarr.json") == str(two).encode()
@@ -350,6 +369,64 @@ def test_what_is_written_and_unchanged_is_found_by_listing(s3: str, s3_server: S
             assert sink.count_written("elevation", windows) == len(windows)
         found.append(len(requests))
     assert found[0] == found[1] <= 12, found
+
+
+def test_what_a_task_reads_is_fetched_by_two_requests_a_shard(s3: str, s3_server: S3Server) -> None:
+    """One for the index, one for the tiles; also where the shard is replaced after that."""
+    cells = np.random.default_rng(3).random((256, 256))
+    og.ingest(cells, f"{s3}/dem.zarr", tile=32, shard=128)
+    raster = StoreRaster(f"{s3}/dem.zarr")
+    window = Window(128, 64, 64, 128)  # of four shards, in z-order in each
+    tiles = [Window(y, x, 32, 32) for y in (128, 160) for x in range(64, 192, 32)]
+    with counted(s3_server) as requests:
+        fetched = raster.fetch(window)
+        with using(fetched):
+            for tile in tiles:
+                np.testing.assert_array_equal(raster.read(tile), cells[tile.slices])
+    assert len(fetched) == 2
+    assert len(requests) == 4, requests
+    og.ingest(cells + 1, f"{s3}/dem.zarr", tile=32, shard=128, overwrite=True)
+    with using(fetched):  # what has been fetched is of one version, as is a shard that was opened
+        np.testing.assert_array_equal(raster.read(tiles[0]), cells[tiles[0].slices])
+        # the part that was not: of another shard, and of this one
+        other = Window(0, 0, 32, 32)
+        np.testing.assert_array_equal(raster.read(other), cells[other.slices] + 1)
+        rest = Window(192, 64, 32, 32)
+        np.testing.assert_array_equal(raster.read(rest), cells[rest.slices] + 1)
+
+
+def test_no_more_is_fetched_than_is_allowed(s3: str, s3_server: S3Server) -> None:
+    cells = np.random.default_rng(3).random((128, 128))
+    og.ingest(cells, f"{s3}/dem.zarr", tile=64, shard=128)
+    raster, whole = StoreRaster(f"{s3}/dem.zarr"), Window(0, 0, 128, 128)
+    fetched = raster.fetch(whole, 2 * 64 * 64 * 8)
+    first, last = Window(0, 0, 64, 64), Window(64, 64, 64, 64)
+    for tile, asked in ((first, 0), (last, 0), (Window(64, 0, 64, 64), 1)):
+        # the last bytes of a shard are read with its index
+        with counted(s3_server) as requests, using(fetched):
+            np.testing.assert_array_equal(raster.read(tile), cells[tile.slices])
+        assert len(requests) <= (1 if tile == last else asked), (tile, requests)
+    with using(fetched):
+        np.testing.assert_array_equal(raster.read(whole), cells)
+
+
+def test_a_sweep_reads_a_shard_by_two_requests_and_writes_it_by_two(
+    s3: str, s3_server: S3Server
+) -> None:
+    """And by one for what an earlier run may have saved of it."""
+    cells = np.random.default_rng(6).random((256, 256))
+    og.ingest(cells, f"{s3}/dem.zarr", tile=64, shard=128)
+    options: dict[str, Any] = {"tile": 64, "shard": 128}
+    with counted(s3_server) as requests:
+        og.minimum_spanning_forest(f"{s3}/dem.zarr", out=f"{s3}/out.zarr", **options)
+    of_input = [one for one in requests if "/dem.zarr/" in one[1] and "/elevation/c/" in one[1]]
+    assert len(of_input) == 2 * 4, of_input
+    of_result = [one for one in requests if "/edges/c/" in one[1] and "?" not in one[1]]
+    assert Counter(method for method, _ in of_result) == {"PUT": 4, "GET": 4}, of_result
+    of_summaries = [one for one in requests if "/summary-1/" in one[1]]
+    assert Counter(method for method, _ in of_summaries) == {"PUT": 4, "GET": 4}, of_summaries
+    expected = og.minimum_spanning_forest(cells, **options)
+    np.testing.assert_array_equal(og.open(f"{s3}/out.zarr")["edges"], expected["edges"])
 
 
 def test_tiles_of_a_shard_are_read_by_one_request_each_and_one_for_the_index(

@@ -222,7 +222,7 @@ def test_a_place_is_claimed_once(place: Storage) -> None:
     assert not free.exists()
     free.claim()
     assert free.exists()
-    assert free.is_tree()
+    assert free.entries() == set()
     assert free.names() == list(free.objects()) == []
     with pytest.raises(FileExistsError):
         free.claim()
@@ -342,7 +342,7 @@ def test_links_and_files_are_no_stores_to_replace(tmp_path: Path) -> None:
     for name, tree in (("folder", True), ("link", False), ("broken", False), ("file", False)):
         place = LocalStorage(tmp_path / name)
         assert place.exists()
-        assert place.is_tree() is tree
+        assert (place.entries() == {"."}) is not tree
     assert LocalStorage(tmp_path / "link").overlaps(LocalStorage(tmp_path / "folder" / "a"))
 
 

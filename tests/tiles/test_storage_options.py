@@ -76,7 +76,7 @@ def contents(bucket: str, options: Any) -> bytes:
         place = ObjectStorage(f"{bucket}/x.partial")  # keys below it are those of the bucket
     paths = [meta["path"] for meta in place._list("")]
     assert paths
-    return b"".join([path.encode() + place._get(path) for path in paths])
+    return b"".join([path.encode() + place._fetch(path)[0] for path in paths])
 
 
 def test_they_reach_workers_and_are_read_nowhere(

@@ -32,7 +32,7 @@ def refuse_overlap(raster: Raster | None, target: Location, source: object = Non
     """
     storage = open_storage(target)
     for place in _places_of(raster, source):
-        if place.exists() and storage.overlaps(place):
+        if storage.overlaps(place) and place.exists():
             raise InputError(
                 f"{storage}: the source {place} lies there or around it, and sources are never "
                 "written; choose a path outside of it"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.at_once import map_at_once
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
 from orograph.tiles.format.checksums import check_stated, checksum_of_end
 from orograph.tiles.format.codec import MOST_RATIO, decompress, without_checksum
@@ -110,9 +111,11 @@ class DenseArray:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Read the rows from ``start`` to ``stop``."""
         rows = self.member.chunk[0]
+        numbers = range(start // rows, -(-stop // rows))
+        chunks = map_at_once(self.storage, self.chunk, numbers)
         parts = [
-            self.chunk(number)[max(0, start - number * rows) : stop - number * rows]
-            for number in range(start // rows, -(-stop // rows))
+            chunk[max(0, start - number * rows) : stop - number * rows]
+            for number, chunk in zip(numbers, chunks, strict=True)
         ]
         if not parts:
             return np.empty((0, *self.member.shape[1:]), self.member.dtype)

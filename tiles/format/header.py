@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from orograph.tiles.format.metadata import ArrayMetadata, StoreMetadata, decode_fill_value
+from orograph.tiles.format.metadata import ArrayMetadata, StoreMetadata
 from orograph.tiles.grid.georeference import GRID_MAPPING
+from orograph.tiles.nodata import decode_fill_value
 
 _NOT_THE_USERS = {"_FillValue", "grid_mapping", "coordinates"}
 

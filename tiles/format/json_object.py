@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import reprlib
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 MOST_LEVELS = 100
 """How deeply an object may be nested: far below what Python's functions recurse through, the limits
@@ -36,3 +39,34 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 def _values(outer: object) -> Any:
     return outer.values() if isinstance(outer, dict) else outer
+
+
+def field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """Return a field of a JSON object; raise ValueError if it has another type than expected."""
+    if name not in document:
+        raise ValueError(f"{name} is missing")
+    value = document[name]
+    if type(value) not in kinds:
+        raise ValueError(f"{name} is {reprlib.repr(value)}")
+    return value
+
+
+def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int) -> tuple[int, ...]:
+    """Return a field as a tuple of integers from ``least`` to ``most``."""
+    values = field(document, name, list)
+    if not all(type(value) is int and least <= value <= most for value in values):
+        raise ValueError(f"{name} is {reprlib.repr(values)}, not numbers from {least} to {most}")
+    return tuple(values)
+
+
+def jsonable(value: object) -> Any:
+    """Convert a value to types that JSON supports."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

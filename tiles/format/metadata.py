@@ -8,26 +8,25 @@ copies with the metadata beside the arrays: that shows an array that was deleted
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import reprlib
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from dataclasses import field as field_of
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.at_once import map_at_once
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.checksums import CHECKSUMS, decode_checksums
-from orograph.tiles.format.json_object import parse_object
+from orograph.tiles.format.json_object import field, parse_object, whole_numbers
 from orograph.tiles.grid.window import LONGEST_SIDE
+from orograph.tiles.nodata import decode_fill_value
 from orograph.tiles.storage import Location, State, Storage, open_storage
 
 MARK = "orograph"
@@ -69,7 +68,10 @@ def read_document(storage: Storage, key: str) -> dict[str, Any]:
     DamagedStoreError
         If it holds anything else.
     """
-    content = storage.get(key)
+    return _parsed(storage, key, storage.get(key))
+
+
+def _parsed(storage: Storage, key: str, content: bytes) -> dict[str, Any]:
     try:
         return parse_object(content)
     except ValueError as error:
@@ -96,21 +98,33 @@ def is_store(place: Location) -> bool:
     DamagedStoreError
         If there is a ``zarr.json`` that cannot be read.
     """
-    with suppress(InputError):  # an address that leads nowhere
-        return _store_document(open_storage(place)) is not None
-    return False
+    return read_group(place) is not None
 
 
-def _store_document(storage: Storage) -> dict[str, Any] | None:
-    """Read the metadata of the group of a store of this package; None if there is none."""
+class Group(NamedTuple):
+    """The metadata of the group of a store of this package, as they were read."""
+
+    document: dict[str, Any]
+    state: State
+
+
+def read_group(place: Location) -> Group | None:
+    """Read the metadata of the group of a store of this package; None if there is none.
+
+    Raises
+    ------
+    DamagedStoreError
+        If there is a ``zarr.json`` that cannot be read.
+    """
     try:
-        document = read_document(storage, GROUP)
-    except DamagedStoreError:
-        raise
-    except (OSError, ValueError):
+        storage = open_storage(place)
+        content, state = storage.fetch(GROUP)
+    except (OSError, ValueError):  # also of an address that leads nowhere
         return None
+    document = _parsed(storage, GROUP, content)
     attributes = document.get("attributes")
-    return document if isinstance(attributes, dict) and MARK in attributes else None
+    whole = isinstance(attributes, dict) and MARK in attributes
+    return Group(document, state) if whole else None
 
 
 def run_of(place: Location) -> str | None:
@@ -120,13 +134,19 @@ def run_of(place: Location) -> str | None:
     return run if isinstance(run, str) else None
 
 
-def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
-    """Read the metadata of all arrays in a group, sorted by name."""
-    documents = {}
-    for name in sorted({*storage.names()} - {GROUP, REPORT}):
+def member_documents(
+    storage: Storage, names: Iterable[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Read the metadata of all arrays in a group, or of some names in it, sorted by name."""
+
+    def read(name: str) -> dict[str, Any] | None:
         with suppress(FileNotFoundError):
-            documents[name] = read_array(storage, name).document
-    return documents
+            return read_array(storage, name).document
+        return None
+
+    wanted = sorted({*(storage.names() if names is None else names)} - {GROUP, REPORT})
+    documents = zip(wanted, map_at_once(storage, read, wanted), strict=True)
+    return {name: document for name, document in documents if document is not None}
 
 
 def write_group_metadata(place: Location, document: dict[str, Any], members: Any = None) -> None:
@@ -174,53 +194,6 @@ def check_format(what: str, found: object, readable: int, again: str) -> None:
         + (f"a newer one wrote it: update orograph, or {again}" if newer
            else f"an older one wrote it: {again}")
     )  # fmt: skip
-
-
-# -- fields ----------------------------------------------------------------------------------------
-
-
-def field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """Return a field of a JSON object; raise ValueError if it has another type than expected."""
-    if name not in document:
-        raise ValueError(f"{name} is missing")
-    value = document[name]
-    if type(value) not in kinds:
-        raise ValueError(f"{name} is {reprlib.repr(value)}")
-    return value
-
-
-def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int) -> tuple[int, ...]:
-    """Return a field as a tuple of integers from ``least`` to ``most``."""
-    values = field(document, name, list)
-    if not all(type(value) is int and least <= value <= most for value in values):
-        raise ValueError(f"{name} is {reprlib.repr(values)}, not numbers from {least} to {most}")
-    return tuple(values)
-
-
-def decode_fill_value(value: object, dtype: np.dtype[Any]) -> int | float | None:
-    """Decode the nodata value in the attribute ``_FillValue``.
-
-    Raises
-    ------
-    ValueError
-        If it encodes none that cells of this type can have.
-    """
-    if value is None:
-        return None
-    if isinstance(value, str):
-        content = base64.b64decode(value, validate=True)
-        if len(content) != 8:
-            raise ValueError(f"_FillValue is {reprlib.repr(value)}, not 8 bytes")
-        value = struct.unpack("<d", content)[0]
-    if type(value) is not int and type(value) is not float:
-        raise ValueError(f"_FillValue is {reprlib.repr(value)}")
-    if dtype.kind == "f":
-        return float(value)
-    if not (math.isfinite(value) and value == int(value)):
-        raise ValueError(f"_FillValue is {value}, and cells are {dtype}")
-    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-        raise ValueError(f"_FillValue is {value}, beyond {dtype}")
-    return int(value)
 
 
 # -- stores ----------------------------------------------------------------------------------------
@@ -310,6 +283,8 @@ class StoreMetadata:
     """Names of the columns of its table."""
     absent: dict[str, frozenset[tuple[int, int]]]
     """Shards that were not written, for each raster; they read as fill values."""
+    state: State
+    """Of the group's metadata that say all this."""
 
     @property
     def rasters(self) -> list[str]:
@@ -323,7 +298,9 @@ class StoreMetadata:
         return self.members[name]
 
 
-def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
+def read_metadata(
+    place: Location, unfinished: bool = False, group: Group | None = None
+) -> StoreMetadata:
     """Read and validate the metadata of a store.
 
     Parameters
@@ -332,6 +309,8 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
         The store.
     unfinished : bool
         Whether it may be unfinished.
+    group : Group, optional
+        The metadata of its group, if they have been read.
 
     Raises
     ------
@@ -342,8 +321,8 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
         that was written.
     """
     storage = open_storage(place)
-    document = _store_document(storage)
-    if document is None:
+    group = group or read_group(storage)
+    if group is None:
         beside = storage.beside(PARTIAL)
         if not storage.exists() and beside.exists():
             raise InputError(
@@ -351,6 +330,7 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
                 "resume the run that writes it, or start again"
             )
         raise InputError(f"{storage} is no store of orograph; make one with ingest")
+    document = group.document
     mark = document["attributes"][MARK]
     stated = mark.get("format") if isinstance(mark, dict) else None
     check_format(f"the store {storage}", stated, FORMAT, "make it again")
@@ -358,21 +338,25 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
         raise damaged(
             storage, GROUP, "its checksum does not match: damaged, or changed by another program"
         )
-    whole = _validated(storage, GROUP, partial(_parse_group, storage, document))
+    whole = _validated(storage, GROUP, partial(_parse_group, storage, group))
     if not (unfinished or mark["complete"]):
         raise InputError(
             f"{storage} is unfinished; resume the run that writes it, or delete it and start again"
         )
-    for name, member in whole.members.items():
-        key = f"{name}/zarr.json"
-        try:
-            document = read_document(storage, key)
-        except FileNotFoundError:
-            raise damaged(storage, key, f"it is missing: the array {name!r}") from None
-        found = _validated(storage, key, partial(_canonical, document))
-        if found != _canonical(member.document):
-            raise damaged(storage, key, f"it is not what {storage}/{GROUP} states of {name!r}")
+    map_at_once(storage, partial(_check_member, storage), whole.members.values())
     return whole
+
+
+def _check_member(storage: Storage, member: ArrayMetadata) -> None:
+    """Raise DamagedStoreError if the metadata beside an array are not those of the group."""
+    name, key = member.name, f"{member.name}/zarr.json"
+    try:
+        document = read_document(storage, key)
+    except FileNotFoundError:
+        raise damaged(storage, key, f"it is missing: the array {name!r}") from None
+    found = _validated(storage, key, partial(_canonical, document))
+    if found != _canonical(member.document):
+        raise damaged(storage, key, f"it is not what {storage}/{GROUP} states of {name!r}")
 
 
 def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
@@ -383,7 +367,8 @@ def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
         raise damaged(storage, key, error) from None
 
 
-def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
+def _parse_group(storage: Storage, group: Group) -> StoreMetadata:
+    document = group.document
     if (document.get("zarr_format"), document.get("node_type")) != (3, "group"):
         raise ValueError("it is no group of Zarr format 3")
     attributes = field(document, "attributes", dict)
@@ -410,7 +395,7 @@ def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
     if not all(isinstance(name, str) and name in members for name in table):
         raise ValueError(f"table is {reprlib.repr(table)}, not a list of arrays")
     own = {key: value for key, value in attributes.items() if key not in (MARK, "coordinates")}
-    whole = StoreMetadata(storage, own, tile, shard, members, tuple(table), {})
+    whole = StoreMetadata(storage, own, tile, shard, members, tuple(table), {}, group.state)
     _check_dimensions(whole)
     for name in whole.rasters:
         _check_raster(whole, members[name])

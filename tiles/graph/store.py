@@ -12,17 +12,16 @@ import numpy.typing as npt
 
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.dense import DenseArray, StoredColumn
+from orograph.tiles.format.json_object import field, whole_numbers
 from orograph.tiles.format.metadata import (
     GROUP,
     ArrayMetadata,
     StoreMetadata,
     check_format,
     damaged,
-    field,
     group_attributes,
     is_store,
     read_metadata,
-    whole_numbers,
 )
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference

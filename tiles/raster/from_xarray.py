@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, SeveralRastersError
 from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
 from orograph.tiles.grid.georeference import Georeference
@@ -17,7 +17,7 @@ from orograph.tiles.grid.window import check_sides
 from orograph.tiles.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
 from orograph.tiles.raster.version import absolute, is_remote
-from orograph.tiles.store.raster import SeveralRastersError, StoreRaster
+from orograph.tiles.store.raster import StoreRaster
 
 if TYPE_CHECKING:
     import xarray as xr

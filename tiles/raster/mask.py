@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.raster import Raster, StoreRaster
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +87,14 @@ class ValidRaster(MaskRaster):
         """Return an identifier of the content."""
         rasters = [self.raster, *self.others, *([self.barriers] if self.barriers else [])]
         return "-".join(["valid", *(raster.fingerprint() for raster in rasters)])
+
+
+def stores_of(raster: Raster) -> Iterator[StoreRaster]:
+    """Yield the stored rasters that a raster, or one computed from others, reads."""
+    if isinstance(raster, StoreRaster):
+        yield raster
+    elif isinstance(raster, MaskRaster):
+        others = (raster.others, raster.barriers) if isinstance(raster, ValidRaster) else ((), None)
+        for part in (raster.raster, *others[0], others[1]):
+            if part is not None:
+                yield from stores_of(part)

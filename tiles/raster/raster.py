@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, SeveralRastersError
 from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
-from orograph.tiles.format.metadata import is_store
+from orograph.tiles.format.metadata import is_store, read_group, read_metadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import given_storage_options
@@ -45,7 +45,7 @@ from orograph.tiles.raster.from_zarr import (
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.storage import is_object_address, open_storage
 from orograph.tiles.store.publish import partial_path, partial_storage
-from orograph.tiles.store.raster import SeveralRastersError, StoreRaster
+from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
@@ -244,8 +244,10 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             f"{path}: storage_options= is of stores; GDAL reads a file with the credentials of the "
             "environment: set them there, or ingest the file first"
         )
-    if not of_file and is_store(path):
-        return StoreRaster(path, variable, nodata=nodata)
+    group = None if of_file else read_group(path)
+    if group is not None:
+        metadata = read_metadata(path, group=group)
+        return StoreRaster(path, variable, nodata=nodata, metadata=metadata)
     if not of_file and is_object_address(path):
         _check_object(path)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):

@@ -28,11 +28,14 @@ def version_of(raster: Raster, known: Version | None = None) -> Version | None:
     if isinstance(raster, ArrayRaster) or (isinstance(raster, LazyRaster) and not raster.source):
         return None
     if isinstance(raster, StoreRaster):
-        raster = raster.again()
-        states = raster.states()
+        objects = list(raster.storage.objects())
+        if not raster.is_as_opened(objects):
+            raster = raster.again()
+            objects = list(raster.storage.objects())
+        states = raster.states(objects)
         if known is not None and known.states == states:
             return known
-        return Version(repr(raster), raster.fingerprint(), states)
+        return Version(repr(raster), raster.fingerprint(objects), states)
     return Version(repr(raster), raster.fingerprint())
 
 

@@ -1,4 +1,7 @@
-"""Create stores: a Zarr v3 group of rasters, tiles as chunks in square shards, and tables."""
+"""Create stores: a Zarr v3 group of rasters, tiles as chunks in square shards, and tables.
+
+One idea, long: all that writes the metadata of a store that is begun.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,13 +19,16 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from orograph.tiles.arguments import shown
+from orograph.tiles.at_once import at_once
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.format.codec import BITSHUFFLE, SHUFFLE, compress, with_checksum
+from orograph.tiles.format.json_object import jsonable
 from orograph.tiles.format.metadata import (
     FORMAT,
     GROUP,
     MARK,
     MOST_CELLS_A_SIDE,
+    ArrayMetadata,
     read_document,
     write_group_metadata,
 )
@@ -169,10 +176,26 @@ def create_store(
     StorageFullError
         If there is no room.
     """
+    begin_store(open_storage(path), shape, layout, variables, georeference, attrs, run)
+    return path
+
+
+def begin_store(
+    storage: Storage,
+    shape: tuple[int, int],
+    layout: Layout,
+    variables: Iterable[Variable],
+    georeference: Georeference | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    run: str | None = None,
+) -> dict[str, ArrayMetadata]:
+    """Create an empty store as `create_store`, and return the metadata of its rasters.
+
+    They are those that a `StoreSink` need not read again: none where that takes no time.
+    """
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    storage = open_storage(path)
     place = georeference or Georeference()
     variables = list(variables)
     if min(shape) < 1:
@@ -183,7 +206,8 @@ def create_store(
     for name in names:
         if name in reserved or "/" in name or name.startswith((".", "__")) or names.count(name) > 1:
             raise InputError(f"variable name {name!r} is taken or no file name; rename it")
-    check_target(storage, overwrite=False)
+    if run is None or not storage.etags:  # a run has drawn the name, which nobody else has
+        check_target(storage, overwrite=False)
     mapping = place.grid_mapping_attributes()
     mark: dict[str, Any] = {
         "format": FORMAT,
@@ -193,12 +217,13 @@ def create_store(
     }
     if run is not None:
         mark["run"] = run
-    header = _jsonable(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
+    header = jsonable(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
     if mapping:
         header["coordinates"] = GRID_MAPPING  # xarray then reads it as a coordinate
     with report_full_storage(str(storage)):
         begun: dict[str, Any] = {}  # each request to an object store takes time
-        store = zarr.storage.MemoryStore(begun) if storage.etags else storage.zarr_store()
+        memory = zarr.storage.MemoryStore(begun)
+        store: Any = memory if storage.etags else storage.zarr_store()
         group = zarr.create_group(store=store, zarr_format=3, attributes=header)
         for variable in variables:
             dtype = supported_dtype(variable.dtype, variable.name)
@@ -216,17 +241,26 @@ def create_store(
                 compressors=[_compressor(dtype, by_bits=variable.by_bits), Crc32cCodec()],
                 fill_value=blank,
                 dimension_names=(place.y_name, place.x_name),
-                attributes=_jsonable(variable.attrs) | extra,
+                attributes=jsonable(variable.attrs) | extra,
             )
         if mapping:
             group.create_array(
-                GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
+                GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=jsonable(mapping)
             )[...] = 0
-        for key, content in begun.items():
-            storage.put(key, content.to_bytes())
-        _write_axes(storage, place)
-        write_group_metadata(storage, read_document(storage, GROUP))
-    return path
+        _write_axes(store, place)
+        if not storage.etags:
+            write_group_metadata(storage, read_document(storage, GROUP))
+            return {}
+        objects = {key: content.to_bytes() for key, content in begun.items()}
+        described = {
+            key.removesuffix("/zarr.json"): json.loads(content)
+            for key, content in sorted(objects.items())
+            if key.endswith("/zarr.json")
+        }
+        document = json.loads(objects.pop(GROUP))
+        writes = [partial(storage.put, key, content) for key, content in objects.items()]
+        at_once(storage, *writes, partial(write_group_metadata, storage, document, described))
+    return {name: ArrayMetadata.parse(name, described[name]) for name in names}
 
 
 def _compressor(dtype: np.dtype[Any], level: int = DENSE_LEVEL, *, by_bits: bool = False) -> Any:
@@ -251,12 +285,12 @@ def _compressor(dtype: np.dtype[Any], level: int = DENSE_LEVEL, *, by_bits: bool
     )
 
 
-def _write_axes(storage: Storage, place: Georeference) -> None:
+def _write_axes(store: Any, place: Georeference) -> None:
     axes = ((place.y_name, place.y, place.y_attrs), (place.x_name, place.x, place.x_attrs))
     for name, values, attributes in axes:
         if values is not None:
-            shape, attrs = values.shape, _jsonable(attributes)
-            create_dense(storage, name, shape, values.dtype, shape, (name,), attrs)[...] = values
+            shape, attrs = values.shape, jsonable(attributes)
+            _create_dense(store, name, shape, values.dtype, shape, (name,), attrs)[...] = values
 
 
 class ColumnsInTurns(NamedTuple):
@@ -414,11 +448,25 @@ def create_dense(
 
     The metadata of the group remain as they are, until `list_table` lists the array in them.
     """
+    return _create_dense(storage.zarr_store(), name, shape, dtype, chunks, dimensions, attrs, level)
+
+
+def _create_dense(
+    store: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunks: tuple[int, ...],
+    dimensions: tuple[str, ...],
+    attrs: Mapping[str, Any] | None = None,
+    level: int = DENSE_LEVEL,
+) -> Any:
+    """Create a Zarr array, as `create_dense`, in a store of zarr-python."""
     import zarr
     from zarr.codecs import Crc32cCodec
 
     return zarr.create_array(
-        storage.zarr_store(),
+        store,
         name=name,
         shape=shape,
         dtype=dtype,
@@ -464,20 +512,7 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
     kept = {MARK, "_FillValue", "grid_mapping", "coordinates"} & set(mapping)
     if kept:
         raise InputError(f"{storage}: the store itself keeps {sorted(kept)}; name them otherwise")
-    document.setdefault("attributes", {}).update(_jsonable(mapping))
+    document.setdefault("attributes", {}).update(jsonable(mapping))
     if variable is not None:
         storage.put(f"{variable}/zarr.json", json.dumps(document, indent=2).encode())
     write_group_metadata(storage, group)
-
-
-def _jsonable(value: object) -> Any:
-    """Convert a value to types that JSON supports."""
-    if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, np.generic):
-        return _jsonable(value.item())
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)

@@ -73,7 +73,7 @@ def open(
     arrays: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
     for name in metadata.rasters:
-        raster = StoreRaster(storage, name)
+        raster = StoreRaster(storage, name, metadata=metadata)
         arrays[name] = lazy_variable(raster, chunks)
         coords = coords or raster.georeference.coords()
     for name in metadata.tables:

@@ -110,13 +110,16 @@ class Lease:
 
     def __init__(self, target: Location, takeover: bool = False) -> None:
         self.target = open_storage(target)
-        self._place = self.target.beside(SUFFIX)
+        self.place = self.target.beside(SUFFIX)
+        """The object that is the lease."""
         self._takeover = check_flag("takeover", takeover)
         self.token = uuid.uuid4().hex
         self._started = 0.0
         self._pid = 0
         self._released = Event()
         self._stop = Event()
+        self._seen: State | None = None
+        """State of the lease when it was last seen to be held."""
 
     def acquire(self, stop: Event | None = None) -> Lease:
         """Acquire the lease and return it.
@@ -146,28 +149,32 @@ class Lease:
         return self
 
     def release(self) -> None:
-        """Release the lease if it is still held; do nothing in a forked process."""
-        if self._pid != os.getpid():
+        """Release the lease if it is still held; do nothing in a forked process, or again."""
+        if self._pid != os.getpid() or self._released.is_set():
             return
         self._released.set()
         _held.pop(self.token, None)
         with suppress(OSError):  # the folder may be gone; a lease that stays is stale
-            while (found := _read(self._place)) is not None:
+            if self._seen is not None and self.place.delete_if("", self._seen):
+                return
+            while (found := _read(self.place)) is not None:
                 holder, state = found
                 if holder is None or holder.token != self.token:
                     return
-                if self._place.delete_if("", state):
+                if self.place.delete_if("", state):
                     return
 
     def holder(self) -> Holder | None:
         """Return the current holder of the lease."""
-        found = _read(self._place)
+        found = _read(self.place)
         return None if found is None else found[0]
 
     def check(self) -> None:
         """Raise RunError if another writer has taken over or removed the lease."""
-        holder = self.holder()
+        found = _read(self.place)
+        holder, state = found or (None, None)
         if holder is not None and holder.token == self.token:
+            self._seen = state
             return
         by = f"{holder} has" if holder else "another writer, which has ended, has"
         raise RunError(
@@ -198,8 +205,8 @@ class Lease:
         end = time.monotonic() + RETRY_SECONDS
         while not self._try_to_take():
             if time.monotonic() > end:
-                if self._place.exists():
-                    raise _in_the_way(self._place)
+                if self.place.exists():
+                    raise _in_the_way(self.place)
                 raise InputError(
                     f"{self.target}: no file can be created beside it; choose another path"
                 )
@@ -208,8 +215,8 @@ class Lease:
     def _try_to_take(self) -> bool:
         """Try to acquire the lease; return False if the caller should try again."""
         try:
-            self._place.create("", self._record())
-            self._check_conditions()
+            self.place.create("", self._record())
+            self.place.check_conditions("")
             return True
         except FileExistsError:
             pass
@@ -218,7 +225,7 @@ class Lease:
             return False  # another writer has cleared the temporary file
         except OSError as error:
             denied = error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
-            if denied or self._place.etags:  # of an object store: credentials, bucket, server
+            if denied or self.place.etags:  # of an object store: credentials, bucket, server
                 raise InputError(
                     f"{self.target}: nothing can be written beside it ({error.strerror}); choose "
                     "another path, or get the right to write there"
@@ -228,13 +235,13 @@ class Lease:
             raise InputError(
                 f"{self.target}: its name is too long for files beside it; choose a shorter one"
             ) from None
-        found = _read(self._place)
+        found = _read(self.place)
         if found is None:
             return False
         holder, state = found
         if holder is not None and holder.token == self.token:
             return True  # the storage has reported a failure after it had succeeded
-        if holder is None and self._place.etags and not self._stays(state, RETRY_SECONDS / 2):
+        if holder is None and self.place.etags and not self._stays(state, RETRY_SECONDS / 2):
             return False  # it was being deleted
         if not (holder is None or self._takeover or holder.is_gone()):
             silent = holder.is_silent() and self._stays(state, WATCH_SECONDS)
@@ -250,22 +257,16 @@ class Lease:
                     "takeover=True to take its place"
                 )
         try:
-            return self._place.put_if("", state, self._record())
+            return self.place.put_if("", state, self._record())
         except FileNotFoundError:
             return False
-
-    def _check_conditions(self) -> None:
-        """Check that the storage keeps writers apart, once the lease has been created."""
-        state = self._place.state("")
-        if state is not None:
-            self._place.check_conditions("", state)
 
     def _stays(self, state: State, seconds: float) -> bool:
         """Return whether the lease file is unchanged after some seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(seconds / 20)
-            if self._place.state("") != state:
+            if self.place.state("") != state:
                 return False
         return True
 
@@ -285,13 +286,13 @@ class Lease:
     def beat(self) -> bool:
         """Renew the heartbeat; return whether the lease is still held."""
         with suppress(OSError):  # the storage may be away: the next heartbeat may succeed
-            found = _read(self._place)
+            found = _read(self.place)
             if self._released.is_set():
                 return False
             if found is None or found[0] is None or found[0].token != self.token:
                 self._stop.set()
                 return False
-            self._place.put_if("", found[1], self._record())
+            self.place.put_if("", found[1], self._record())
         return True
 
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from orograph.tiles.at_once import at_once, map_at_once
 from orograph.tiles.errors import RunError, StoreExistsError
 from orograph.tiles.files import is_token
 from orograph.tiles.format.checksums import CHECKSUMS, encode_checksums
+from orograph.tiles.format.json_object import jsonable
 from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
     PARTIAL,
     REPORT,
     ArrayMetadata,
+    damaged,
     group_attributes,
     member_documents,
     read_array,
@@ -29,11 +34,10 @@ from orograph.tiles.format.metadata import (
 )
 from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.shard import ShardFormat, chunk_checksum, shard_format
+from orograph.tiles.store.shard import chunk_checksum, shard_format
 
-REQUESTS_AT_ONCE = 16
-"""Requests to an object store that wait together when a store is published."""
-
+_ZARR = {"zarr.json", ".zgroup", ".zarray"}
+"""Names, of which a Zarr store has one at its root."""
 # zarr-python writes metadata under such a name first
 _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
 
@@ -57,34 +61,61 @@ def mark_complete(place: Location) -> None:
     the checksums, which are listed too.
     """
     storage = open_storage(place)
-    document = read_document(storage, GROUP)
+    metadata = _completed(storage, {}, {})
+    if metadata is None:
+        raise damaged(storage, GROUP, "it is not that of a store of orograph")
+    write_group_metadata(storage, *metadata)
+
+
+def _completed(
+    storage: Storage, attributes: Mapping[str, Any], known: Mapping[str, ArrayMetadata]
+) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the metadata of the group of a complete store, and of its arrays; None if not ours.
+
+    ``attributes`` are added to those of the group; ``known`` are arrays whose metadata have been
+    read.
+    """
+
+    def read() -> dict[str, Any]:
+        try:
+            return read_document(storage, GROUP)
+        except (OSError, ValueError):
+            return {}
+
+    document, names, *found = at_once(
+        storage,
+        read,
+        storage.names,
+        *(partial(_checksums, storage, array) for array in known.values()),
+    )
+    if MARK not in document.get("attributes", {}):
+        return None
+    document["attributes"].update(jsonable(attributes))
     mark = document["attributes"][MARK]
+    checksums = dict(zip(known, found, strict=True))
+    documents = {name: array.document for name, array in known.items()}
+    documents |= member_documents(storage, {*names} - known.keys())
     absent: dict[str, list[list[int]]] = {}
     stated: dict[str, str] = {}
-    members = member_documents(storage)
-    for name, stated_of in members.items():
-        array = ArrayMetadata.parse(name, stated_of)
+    for name, document_of in sorted(documents.items()):
+        array = ArrayMetadata.parse(name, document_of)
         if not array.shape:  # the grid mapping: its attributes are all that it holds
             continue
-        form = shard_format(array.document)
-        checksums, missing = np.zeros(array.grid, np.uint32), []
-        chunks = list(np.ndindex(array.grid))
-        for shard, found in zip(chunks, _checksums(storage, array, form, chunks), strict=True):
-            if found is None:
-                missing.append(list(shard))
-            else:
-                checksums[shard] = found
-        stated[name] = encode_checksums(checksums)
+        endings = checksums[name] if name in checksums else _checksums(storage, array)
+        missing = [list(place) for place, ending in endings.items() if ending is None]
+        of_chunks = np.zeros(array.grid, np.uint32)
+        for place, ending in endings.items():
+            of_chunks[place] = ending or 0
+        stated[name] = encode_checksums(of_chunks)
         if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing
     mark |= {"complete": True, "absent_shards": absent, CHECKSUMS: stated}
-    write_group_metadata(storage, document, members)
+    return document, dict(sorted(documents.items()))
 
 
-def _checksums(
-    storage: Storage, array: ArrayMetadata, form: ShardFormat | None, chunks: list[tuple[int, ...]]
-) -> list[int | None]:
+def _checksums(storage: Storage, array: ArrayMetadata) -> dict[tuple[int, ...], int | None]:
     """Return the checksum at the end of each chunk, or None for one that does not exist."""
+    form = shard_format(array.document)
 
     def checksum(chunk: tuple[int, ...]) -> int | None:
         try:
@@ -92,10 +123,8 @@ def _checksums(
         except FileNotFoundError:
             return None
 
-    if not storage.etags:
-        return [checksum(chunk) for chunk in chunks]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return list(pool.map(checksum, chunks))
+    chunks = list(np.ndindex(array.grid))
+    return dict(zip(chunks, map_at_once(storage, checksum, chunks), strict=True))
 
 
 def check_target(place: Location, overwrite: bool) -> None:
@@ -110,8 +139,9 @@ def check_target(place: Location, overwrite: bool) -> None:
         If the parent folder does not exist, or the storage cannot hold a store.
     """
     storage = open_storage(place)
-    if storage.exists():
-        if not (storage.is_tree() and _is_zarr(storage)):
+    found = storage.entries()
+    if found is not None:
+        if found.isdisjoint(_ZARR):
             raise StoreExistsError(
                 f"{storage} exists and is no Zarr store; it is never overwritten: "
                 "choose another path, or move it away"
@@ -134,8 +164,8 @@ def discard(place: Location) -> None:
         If there is anything else.
     """
     storage = open_storage(place)
-    names = storage.names() if storage.is_tree() else ["."]
-    if storage.exists() and not (
+    names = storage.entries() or ()
+    if not (
         all(is_token(name) or _UNFINISHED_METADATA.fullmatch(name) for name in names)
         or MARK in (group_attributes(storage) or {})
     ):
@@ -157,31 +187,27 @@ def staged_store(
         If another writer has taken the place of this one, or what it wrote has been removed.
     """
     check_target(target, overwrite)
-    partial = partial_storage(target)
+    folder = partial_storage(target)
     with Lease(target, takeover) as lease, lease.errors():
         check_target(target, overwrite)  # another may have written it meanwhile
-        discard(partial)
+        discard(folder)
         target.delete_unfinished()
-        partial.claim()
-        staged = target.staging(partial.child(lease.token), lease.token)
+        folder.claim()
+        staged = target.staging(folder.child(lease.token), lease.token)
         try:
             yield staged
             publish(staged, target, overwrite, lease)
         except FileNotFoundError as error:
-            if not (is_missing_below(partial, error) or is_missing_below(staged, error)):
+            if not (is_missing_below(folder, error) or is_missing_below(staged, error)):
                 raise
             raise RunError(
                 f"{staged} has been removed while it was written; nothing was published: start anew"
             ) from error
-        partial.delete_all()
+        folder.delete_all()
 
 
 def publish(
-    partial: Location,
-    final: Location,
-    overwrite: bool = False,
-    lease: Lease | None = None,
-    report: bytes | None = None,
+    finished: Location, final: Location, overwrite: bool = False, lease: Lease | None = None
 ) -> None:
     """Rename a finished store to its final name, atomically.
 
@@ -190,7 +216,7 @@ def publish(
 
     Parameters
     ----------
-    partial : path or Storage
+    finished : path or Storage
         The finished store, in the same file system.
     final : path or Storage
         Its final name.
@@ -198,8 +224,6 @@ def publish(
         Whether to replace a Zarr store of that name.
     lease : Lease, optional
         The lease of ``final``, checked as the last thing.
-    report : bytes, optional
-        What the run reports of itself, to be kept in the store.
 
     Raises
     ------
@@ -210,19 +234,74 @@ def publish(
     RunError
         If another writer has taken the lease over.
     """
-    staged, target = open_storage(partial), open_storage(final)
-    if not staged.is_tree():
-        raise FileNotFoundError(errno.ENOENT, "there is nothing to publish", str(staged))
-    check_target(target, overwrite)
-    if MARK in (group_attributes(staged) or {}):
-        mark_complete(staged)
-    if report is not None:
-        staged.put(REPORT, report)
-    if not staged.etags:  # objects that are put survive
-        _sync(staged)
-    if lease is not None:
-        lease.check()
-    target.commit(staged, overwrite)
+    publication = Publication.of(finished, final, overwrite)
+    publication.commit(lease)
+    publication.target.delete_replaced(publication.last)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A finished store that is about to be published: all that must be read for that is read."""
+
+    staged: Storage
+    target: Storage
+    overwrite: bool
+    last: Any
+    """The last commit of the target, before the lease was looked at: a later one is noticed."""
+    metadata: tuple[dict[str, Any], dict[str, Any]] | None
+    """Those of its group, as a complete store, and of its arrays; None if it is not ours."""
+
+    @classmethod
+    def of(
+        cls,
+        staged: Location,
+        target: Location,
+        overwrite: bool,
+        attributes: Mapping[str, Any] | None = None,
+        known: Mapping[str, ArrayMetadata] | None = None,
+    ) -> Publication:
+        """Read what must be known of a finished store, and of its target, to publish it.
+
+        The arguments are those of `publish`; ``attributes`` are added to those of the store, and
+        ``known`` are arrays of it whose metadata have been read.
+
+        Raises
+        ------
+        FileNotFoundError, StoreExistsError
+            As `publish`.
+        """
+        store, final = open_storage(staged), open_storage(target)
+
+        there, _, last, metadata = at_once(
+            store,
+            store.exists,
+            lambda: check_target(final, overwrite),
+            final.last_commit,
+            partial(_completed, store, attributes or {}, known or {}),
+        )
+        if not there:
+            raise FileNotFoundError(errno.ENOENT, "there is nothing to publish", str(store))
+        return cls(store, final, overwrite, last, metadata)
+
+    def commit(self, lease: Lease | None = None, report: bytes | None = None) -> None:
+        """Give the store its name, with a report in it; the lease is checked before.
+
+        The caller then calls `Storage.delete_replaced` of the target.
+
+        Raises
+        ------
+        StoreExistsError, RunError
+            As `publish`.
+        """
+        writes: list[Callable[[], Any]] = []
+        if self.metadata is not None:
+            writes.append(partial(write_group_metadata, self.staged, *self.metadata))
+        if report is not None:
+            writes.append(partial(self.staged.put, REPORT, report))
+        if not self.staged.etags:  # objects that are put survive
+            writes.append(partial(_sync, self.staged))
+        at_once(self.staged, *writes, *([] if lease is None else [lease.check]))
+        self.target.commit(self.staged, self.overwrite, self.last)
 
 
 def _sync(staged: Storage) -> None:
@@ -233,7 +312,3 @@ def _sync(staged: Storage) -> None:
         if len(read_array(staged, name).shape) == 2
     )
     staged.sync(*(key for key, _ in staged.objects() if not key.startswith(chunks)))
-
-
-def _is_zarr(storage: Storage) -> bool:
-    return any(storage.state(name) for name in ("zarr.json", ".zgroup", ".zarray"))

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.at_once import map_at_once
 from orograph.tiles.errors import (
     BackendError,
     DamagedChunkError,
     InputError,
+    SeveralRastersError,
 )
 from orograph.tiles.format.checksums import check_stated, checksum_in
 from orograph.tiles.format.dense import MEND, DenseArray
 from orograph.tiles.format.header import Header, header_of
 from orograph.tiles.format.metadata import (
     GROUP,
+    StoreMetadata,
     damaged,
     read_metadata,
     stated_checksums,
@@ -35,26 +38,18 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import native_nodata
 from orograph.tiles.patience import patiently
 from orograph.tiles.storage import Location, State, Storage, open_storage
-from orograph.tiles.store.shard import format_in_group, read_window, stored_format
-
-
-class SeveralRastersError(InputError):
-    """Raised if one of several rasters must be chosen.
-
-    Parameters
-    ----------
-    message : str
-        What holds the rasters.
-    opened : str
-        An expression that yields their Dataset, for advice on how to choose one.
-    names : sequence of str
-        Their names.
-    """
-
-    def __init__(self, message: str, opened: str, names: Sequence[str]) -> None:
-        step = f"pass variable={names[0]!r}, or one of them, such as {opened}[{names[0]!r}]"
-        super().__init__(f"{message}; {step}")
-        self.names = tuple(names)
+from orograph.tiles.store.shard import (
+    AHEAD_BYTES,
+    Fetched,
+    describe,
+    fetch_window,
+    format_in_group,
+    read_window,
+    shard_format,
+    stored_format,
+    tile_name,
+    windows_of_shards,
+)
 
 
 class StoreRaster:
@@ -70,6 +65,8 @@ class StoreRaster:
         Whether the store may be unfinished: shards that do not exist yet read as fill values.
     nodata : number, optional
         Value of cells that have none, in place of the store's.
+    metadata : StoreMetadata, optional
+        Those of the store, if they have been read.
 
     Raises
     ------
@@ -80,8 +77,6 @@ class StoreRaster:
     """
 
     _waited = False
-    _seen: State | None = None
-    """State of the metadata by which cells of an object store were read last."""
 
     def __init__(
         self,
@@ -90,10 +85,11 @@ class StoreRaster:
         *,
         unfinished: bool = False,
         nodata: float | None = None,
+        metadata: StoreMetadata | None = None,
     ) -> None:
         self.storage = open_storage(place)
         path = self.path
-        store = read_metadata(self.storage, unfinished)
+        store = metadata or read_metadata(self.storage, unfinished)
         names = store.rasters
         if variable is None and not names:
             raise InputError(f"{path} is empty")
@@ -108,6 +104,11 @@ class StoreRaster:
         own = native_nodata(nodata, header.dtype, path)
         self._header = header if own is None else replace(header, nodata=own)
         self._given = nodata
+        member = store.members[self.variable]
+        self._opened = store.state, member.checksums, shard_format(member.document)
+        """State of the metadata that were read first, and what they state of the shards."""
+        self._seen: State | None = None if unfinished else store.state
+        """State of those by which cells of an object store were read last."""
 
     def again(self) -> StoreRaster:
         """Return the same raster, opened anew: its metadata may be others by now."""
@@ -162,7 +163,7 @@ class StoreRaster:
     def georeference(self) -> Georeference:
         """Coordinates and CRS."""
         header = self._header
-        y, x = (self._axis(header, axis) for axis in (0, 1))
+        y, x = map_at_once(self.storage, partial(self._axis, header), (0, 1))
         wkt, text = (header.grid_mapping.get(name) for name in ("crs_wkt", "GeoTransform"))
         six = matching_geotransform(text, y, x)
         y_attrs, x_attrs = (dict(axis.attributes) if axis else {} for axis in header.axes)
@@ -225,13 +226,29 @@ class StoreRaster:
                 self._seen = state if late else None
                 return cells
 
+    def fetch(self, window: Window, limit: int = AHEAD_BYTES) -> Fetched:
+        """Read tiles of a window by few requests for `using`, up to ``limit`` bytes, undecoded.
+
+        Nothing is read where requests take no time.
+        """
+        form = self._opened[2]
+        if not self.storage.etags or form is None or self._seen != self._opened[0]:
+            return {}
+        return fetch_window(self.storage, self.variable, form, self._opened[1], window, limit)
+
     def _is_stated(self, window: Window, state: State | None) -> bool:
         """Return whether metadata of a state state the checksums of all shards of a window.
 
         A shard that has the checksum is theirs, so nobody needs to ask whether they still hold.
         """
-        stated = stated_checksums(self.storage, self.variable, state)
+        stated = self._stated(state)
         return stated is not None and all(stated[place] for place in self._shards(window))
+
+    def _stated(self, state: State | None) -> NDArray[np.uint32] | None:
+        """Return the checksums of the shards that metadata of a state state."""
+        if state == self._opened[0]:
+            return self._opened[1]
+        return stated_checksums(self.storage, self.variable, state)
 
     def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
         """Return the function that reads a window: `read_window`, or one by zarr-python.
@@ -239,9 +256,11 @@ class StoreRaster:
         ``state`` is that of the store's metadata.
         """
         unfinished = self._header.absent is None
-        stated = None if unfinished else stated_checksums(self.storage, self.variable, state)
+        stated = None if unfinished else self._stated(state)
         if unfinished or not self.storage.etags:
             form = stored_format(self.storage, self.variable)
+        elif state == self._opened[0]:
+            form = self._opened[2]
         else:
             form = format_in_group(self.storage, self.variable, state)
         if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
@@ -269,12 +288,13 @@ class StoreRaster:
 
         return read
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, objects: list[tuple[str, State]] | None = None) -> str:
         """Return a digest of metadata and all tile checksums, which identifies the content.
 
         A shard that is copied or restored does not change it. Of a tile only the checksum is read,
         4 bytes; of an object store the ETags of the shards are listed instead, so that a store that
-        is written anew there has another.
+        is written anew there has another. ``objects`` are those of that store, if they have been
+        listed.
 
         Raises
         ------
@@ -295,9 +315,10 @@ class StoreRaster:
         digest.update(repr(plain).encode())
         shards = f"{self.variable}/c"
         if self.storage.etags:
-            objects = sorted(self.storage.objects(shards))
-            self._check_complete(objects)
-            for key, state in objects:
+            found = self.storage.objects(shards) if objects is None else objects
+            its_own = sorted(one for one in found if one[0].startswith(f"{shards}/"))
+            self._check_complete(its_own)
+            for key, state in its_own:
                 digest.update(repr((key, state)).encode())
             return f"store-{digest.hexdigest()}"
         self._check_complete()
@@ -307,17 +328,22 @@ class StoreRaster:
                 digest.update(_checksums(self.storage, f"{shards}/{row}/{name}", header))
         return f"store-{digest.hexdigest()}"
 
-    def states(self) -> str:
+    def is_as_opened(self, objects: list[tuple[str, State]]) -> bool:
+        """Return whether the metadata read first are among the objects of the store."""
+        return (GROUP, self._opened[0]) in objects
+
+    def states(self, objects: list[tuple[str, State]] | None = None) -> str:
         """Return a digest of the names, sizes and times of all of the store's files.
 
         It tells in less time than a fingerprint that nothing has changed, but a copy has another.
+        ``objects`` are those files, if they have been listed.
 
         Raises
         ------
         DamagedChunkError
             As `fingerprint`.
         """
-        objects = sorted(self.storage.objects())
+        objects = sorted(self.storage.objects() if objects is None else objects)
         self._check_complete(objects if self.storage.etags else None)
         stated = [(key, repr(state)) for key, state in objects]
         return hashlib.blake2b(repr(stated).encode(), digest_size=16).hexdigest()
@@ -346,10 +372,7 @@ class StoreRaster:
 
     def _shards(self, window: Window) -> Iterator[tuple[int, int]]:
         """Yield row and column of each shard that a window overlaps."""
-        side = self._header.shard
-        for i in range(window.y // side, -(-(window.y + window.height) // side)):
-            for j in range(window.x // side, -(-(window.x + window.width) // side)):
-                yield i, j
+        return ((i, j) for i, j, _ in windows_of_shards(self._header.shard, window))
 
     def _check_present(self, window: Window) -> None:
         side = self._header.shard
@@ -363,7 +386,7 @@ class StoreRaster:
                 raise DamagedChunkError(
                     f"{self.path}/{self._shard_key(i, j)} is "
                     f"{'empty' if state else 'missing'}: shard "
-                    f"({i}, {j}) of {self.variable}, {_describe(cells)}; {MEND}"
+                    f"({i}, {j}) of {self.variable}, {describe(cells)}; {MEND}"
                 )
 
     def _awaited(self, key: str) -> State | None:
@@ -404,7 +427,7 @@ class StoreRaster:
                         f"{self.path}/{key}: {what}, cannot be read: {cause}; {MEND}"
                     )
         return DamagedChunkError(
-            f"{self.path}: {self.variable}, {_describe(window)}, could not be "
+            f"{self.path}: {self.variable}, {describe(window)}, could not be "
             f"read ({error}) but can now; read it again"
         )
 
@@ -431,27 +454,6 @@ def shards_by_row(
         if key.startswith(f"{folder}/") and row.isdecimal() and int(row) in found:
             found[int(row)].add(column)
     return found
-
-
-def tile_name(
-    variable: str, tile: int, shard: int, place: tuple[int, int], shape: tuple[int, int]
-) -> str:
-    """Describe a tile for error messages: its position, shard and cells."""
-    row, column = place
-    cells = Window(row * tile, column * tile, tile, tile).clip(shape)
-    i, j = cells.y // shard, cells.x // shard
-    inner = (row - i * shard // tile, column - j * shard // tile)
-    return (
-        f"tile ({row}, {column}) of {variable}, chunk {inner} of shard ({i}, {j}), "
-        f"{_describe(cells)}"
-    )
-
-
-def _describe(cells: Window) -> str:
-    return (
-        f"rows {cells.y} to {cells.y + cells.height - 1}, "
-        f"columns {cells.x} to {cells.x + cells.width - 1}"
-    )
 
 
 _arrays: dict[tuple[int, Storage, str], tuple[State | None, Any]] = {}

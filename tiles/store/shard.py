@@ -18,7 +18,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import local
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
+from orograph.tiles.at_once import map_at_once
 from orograph.tiles.format.checksums import check_stated, checksum_in, checksum_of_end
 from orograph.tiles.format.codec import (
     check_frame,
@@ -44,6 +45,8 @@ from orograph.tiles.store.decoded_cache import TILE_CACHE
 ABSENT = 2**64 - 1
 # Bytes. Adjacent tiles are read together up to this size; a larger range would only take memory.
 RANGE_BYTES = 2**23
+# Bytes of encoded tiles that a thread reads before it needs them, where requests take long.
+AHEAD_BYTES = 2**24
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _CHECKSUM = {"name": "crc32c"}
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -210,19 +213,25 @@ def read_window(
     """
     out = empty(window.shape, form.dtype.newbyteorder("="))
     side = form.shard
-    bottom, right = window.y + window.height, window.x + window.width
     corner = window.y // form.tile * form.tile, window.x // form.tile * form.tile
     # no other part of a tile that is read whole and alone will be read, at a clipped edge too
     keep = window != Window(*corner, form.tile, form.tile).clip(form.shape)
+    for i, j, cells in windows_of_shards(form.shard, window):
+        inside = Window(cells.y - i * side, cells.x - j * side, cells.height, cells.width)
+        key = f"{variable}/c/{i}/{j}"
+        expected = None if stated is None else int(stated[i, j])
+        read_tiles(storage, key, form, inside, out[cells.within(window)], keep, expected)
+    return out
+
+
+def windows_of_shards(side: int, window: Window) -> Iterator[tuple[int, int, Window]]:
+    """Yield row and column of each shard that a window overlaps, and the cells they share."""
+    bottom, right = window.y + window.height, window.x + window.width
     for i in range(window.y // side, -(-bottom // side)):
         for j in range(window.x // side, -(-right // side)):
             y, x = max(window.y, i * side), max(window.x, j * side)
-            cells = Window(y, x, min(bottom, (i + 1) * side) - y, min(right, (j + 1) * side) - x)
-            inside = Window(y - i * side, x - j * side, cells.height, cells.width)
-            key = f"{variable}/c/{i}/{j}"
-            expected = None if stated is None else int(stated[i, j])
-            read_tiles(storage, key, form, inside, out[cells.within(window)], keep, expected)
-    return out
+            below, beside = min(bottom, (i + 1) * side), min(right, (j + 1) * side)
+            yield i, j, Window(y, x, below - y, beside - x)
 
 
 def read_tiles(
@@ -270,6 +279,10 @@ def read_tiles(
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
     place, last = (storage, key), getattr(_THREAD, "last", None)
+    held = getattr(_THREAD, "fetched", {}).get(place)
+    if held is not None:
+        with suppress(OSError, ValueError):  # it may have been replaced
+            return _read_opened(held, place, form, window, out, keep, stated)
     _THREAD.last = None
     if last is not None and last[0] == place and not keep:
         with suppress(OSError, ValueError):  # it may have been replaced
@@ -285,7 +298,79 @@ def read_tiles(
 
 
 _THREAD = local()
-"""The shard that a thread has read last, where another request would be made for its index."""
+"""The shard that a thread has read last, where another request would be made for its index; and
+those of which it has fetched tiles."""
+Fetched = dict[tuple[Storage, str], Reader]
+"""Open shards, of which some tiles have been read but not decoded."""
+
+
+@contextmanager
+def using(fetched: Fetched) -> Iterator[None]:
+    """Take tiles that this thread reads within the context from those that have been fetched."""
+    _THREAD.fetched = fetched
+    try:
+        yield
+    finally:
+        _THREAD.fetched = {}
+
+
+def fetch_window(
+    storage: Storage,
+    variable: str,
+    form: ShardFormat,
+    stated: NDArray[np.uint32] | None,
+    window: Window,
+    limit: int,
+) -> Fetched:
+    """Read the encoded tiles of a window: the index of each shard, then each run of tiles.
+
+    Tiles beyond ``limit`` bytes are left, and those of a shard that cannot be read: `read_window`
+    reads them, and says what is wrong. The other arguments are those of `read_window`.
+    """
+
+    def fetch(part: tuple[int, int, Window]) -> tuple[str, Reader | None]:
+        i, j, cells = part
+        key, expected = f"{variable}/c/{i}/{j}", None if stated is None else int(stated[i, j])
+        inside = Window(cells.y - i * form.shard, cells.x - j * form.shard, *cells.shape)
+        share = limit * cells.size // window.size
+        return key, _fetch_tiles(storage, key, form, inside, expected, share)
+
+    found = map_at_once(storage, fetch, windows_of_shards(form.shard, window))
+    return {(storage, key): reader for key, reader in found if reader is not None}
+
+
+def _fetch_tiles(
+    storage: Storage, key: str, form: ShardFormat, window: Window, stated: int | None, limit: int
+) -> Reader | None:
+    """Read the encoded tiles of a window of one shard, if something is saved by that."""
+    try:
+        opened = storage.open(key)
+        table, stop = _index(opened, form, stated)
+        tiles = sorted(
+            (begin, begin + count)
+            for row, column in _places(form, window)
+            for begin, count in [table[row, column].tolist()]
+            if (begin, count) != (ABSENT, ABSENT) and begin + count <= stop
+        )
+        runs: list[tuple[int, int]] = []
+        for begin, end in tiles:
+            limit -= end - begin
+            if limit < 0:
+                break
+            if runs and sum(runs[-1]) == begin:
+                runs[-1] = runs[-1][0], end - runs[-1][0]
+            else:
+                runs.append((begin, end - begin))
+        return opened.holding(runs)
+    except (OSError, ValueError):
+        return None
+
+
+def _places(form: ShardFormat, window: Window) -> Iterator[tuple[int, int]]:
+    """Yield row and column of each tile of a shard that a window of the shard overlaps."""
+    for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
+        for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
+            yield row, column
 
 
 def _read_opened(
@@ -332,13 +417,12 @@ def _tiles_in_window(
     """
     table, stop = _index(reader, form, stated)
     found = []
-    for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
-        for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
-            begin, count = table[row, column].tolist()
-            if begin == count == ABSENT:
-                out[_intersect(form, window, row, column)[1]] = form.fill
-            else:
-                found.append((begin, begin + count, row, column))
+    for row, column in _places(form, window):
+        begin, count = table[row, column].tolist()
+        if begin == count == ABSENT:
+            out[_intersect(form, window, row, column)[1]] = form.fill
+        else:
+            found.append((begin, begin + count, row, column))
     return sorted(found), stop
 
 
@@ -406,6 +490,27 @@ def _decode(
     decompress(content, cells)
     out[...] = cells[source.slices]
     return cells
+
+
+def tile_name(
+    variable: str, tile: int, shard: int, place: tuple[int, int], shape: tuple[int, int]
+) -> str:
+    """Describe a tile for error messages: its position, shard and cells."""
+    row, column = place
+    cells = Window(row * tile, column * tile, tile, tile).clip(shape)
+    i, j = cells.y // shard, cells.x // shard
+    inner = (row - i * shard // tile, column - j * shard // tile)
+    return (
+        f"tile ({row}, {column}) of {variable}, chunk {inner} of shard ({i}, {j}), "
+        f"{describe(cells)}"
+    )
+
+
+def describe(cells: Window) -> str:
+    return (
+        f"rows {cells.y} to {cells.y + cells.height - 1}, "
+        f"columns {cells.x} to {cells.x + cells.width - 1}"
+    )
 
 
 def damaged_tiles(

@@ -53,6 +53,10 @@ class Sink(Protocol):
     def intact(self, variable: str, window: Window) -> bool:
         """Return whether the cells of ``window`` have been written and can all be read back."""
 
+    @property
+    def known(self) -> Mapping[str, ArrayMetadata]:
+        """Metadata of rasters that have been read and need not be read again."""
+
 
 @dataclass(frozen=True)
 class ArraySink:
@@ -75,6 +79,11 @@ class ArraySink:
     def intact(self, variable: str, window: Window) -> bool:
         """Return True: cells in memory do not get damaged."""
         return True
+
+    @property
+    def known(self) -> Mapping[str, ArrayMetadata]:
+        """Metadata of stored rasters: none."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -102,14 +111,19 @@ class StoreSink:
 
     storage: Storage
     _arrays: dict[str, ArrayMetadata] = field(compare=False, repr=False)
-    """Metadata of rasters in an object store, which a process reads once."""
+    """Metadata of rasters in an object store, which are read once."""
 
-    def __init__(self, place: Location) -> None:
+    def __init__(self, place: Location, arrays: Mapping[str, ArrayMetadata] | None = None) -> None:
         object.__setattr__(self, "storage", open_storage(place))
-        object.__setattr__(self, "_arrays", {})
+        object.__setattr__(self, "_arrays", dict(arrays or {}))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreSink, (self.storage,)
+        return StoreSink, (self.storage, self._arrays)
+
+    @property
+    def known(self) -> Mapping[str, ArrayMetadata]:
+        """Metadata of rasters that have been read and need not be read again."""
+        return self._arrays
 
     def _array(self, variable: str) -> ArrayMetadata:
         if not self.storage.etags:

@@ -14,8 +14,8 @@ from orograph.tiles.format.metadata import StoreMetadata, read_metadata
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import Location, open_storage
-from orograph.tiles.store.raster import StoreRaster, tile_name
-from orograph.tiles.store.shard import damaged_tiles, stored_format
+from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.shard import damaged_tiles, stored_format, tile_name
 
 MOST_PROBLEMS = 1000
 """Problems that a report names at most."""

@@ -78,6 +78,7 @@ def expected() -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def small_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_graphs, "FEW_TASKS", 0)
     monkeypatch.setattr(sweep_graphs, "TASKS_A_GRAPH", 4)
     monkeypatch.setattr(sweep_graphs, "LEAST_TASKS_A_THREAD", 0)
     monkeypatch.setattr(sweep_graphs, "SHARDS_A_TASK", 1)
@@ -89,6 +90,7 @@ ONE, SOME = 140, 12
 
 @pytest.fixture
 def large_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_graphs, "FEW_TASKS", 0)
     monkeypatch.setattr(sweep_graphs, "TASKS_A_GRAPH", 4)
     monkeypatch.setattr(sweep_graphs, "LEAST_TASKS_A_THREAD", 1)
 

@@ -22,7 +22,7 @@ from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 
 import orograph as og
 from orograph.execution import jobs, workers
-from orograph.execution.workers import Witness, check_workers, leave_witness
+from orograph.execution.workers import WITNESS, Witness, check_workers, witness_in
 from orograph.operations import file_target
 from orograph.operations.workspace import Workspace
 from orograph.tiles.storage import LocalStorage, Storage
@@ -306,7 +306,9 @@ def test_a_folder_removed_under_an_ingest_is_named(dem: Path, gate: Gate) -> Non
 
 
 def test_a_worker_that_does_not_see_the_folder_is_named(client: Client, tmp_path: Path) -> None:
-    witness = leave_witness(LocalStorage(tmp_path), "a" * 32)
+    folder, token = LocalStorage(tmp_path), "a" * 32
+    folder.put(WITNESS, token.encode())
+    witness = witness_in(folder, token)
     check_workers(client, witness)
     (address,) = client.scheduler_info()["workers"]
     name = f"{address} on {socket.gethostname()}"
@@ -320,12 +322,12 @@ def test_a_worker_that_does_not_see_the_folder_is_named(client: Client, tmp_path
 def test_a_run_on_a_worker_without_the_folder_starts_nothing(
     dem: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = workers.leave_witness
+    left = workers.witness_in
 
     def unseen(folder: Any, token: str) -> Witness:
         return left(folder, token)._replace(folder=f"{folder}-of-another-host")
 
-    monkeypatch.setattr("orograph.operations.session.leave_witness", unseen)
+    monkeypatch.setattr("orograph.operations.workspace.witness_in", unseen)
     with pytest.raises(og.RunError, match=r"another-host.* nothing has been started"):
         forest(dem, client=client)
     assert not list(dem.parent.glob("out*"))

@@ -1,0 +1,38 @@
+"""Make requests that do not depend on one another at the same time.
+
+A request to an object store takes some hundredths of a second, most of which is waiting. A file
+system answers so soon that threads would cost more than they save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from orograph.tiles.storage import Storage
+
+REQUESTS_AT_ONCE = 16
+"""Requests of one thread to an object store that wait together at the most."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def at_once(storage: Storage, *calls: Callable[[], Any]) -> list[Any]:
+    """Return what some functions return, called at the same time if a storage answers slowly.
+
+    If several raise an exception, that of the first of them is raised, when all have ended.
+    """
+    return map_at_once(storage, lambda call: call(), calls)
+
+
+def map_at_once(storage: Storage, function: Callable[[U], T], items: Iterable[U]) -> list[T]:
+    """Return the values of a function for some items; see `at_once`."""
+    items = list(items)
+    if not storage.etags or len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), REQUESTS_AT_ONCE), "orograph-requests") as pool:
+        futures = [pool.submit(copy_context().run, function, item) for item in items]
+    return [future.result() for future in futures]

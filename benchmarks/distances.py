@@ -28,6 +28,8 @@ TOBLER_TABLE = {
     for degrees in range(-80, 81, 5)
 }
 
+WIND = {0: 0.6, 45: 0.8, 90: 1.0, 135: 1.5, 180: 2.5}
+
 
 def seconds(call: Callable[[], Any]) -> float:
     """Return the processor time of a call, of all threads."""
@@ -52,19 +54,33 @@ def networks(side: int) -> dict[str, Calls]:
 
 
 def slopes(side: int) -> dict[str, Calls]:
-    """Return a table of factors beside Tobler's function, on terrain and on noise."""
+    """Return factors of slope and of wind beside Tobler's function, on terrain and on noise."""
     calls: dict[str, Calls] = {}
     for terrain, relief in ((fractal, side / 4), (noise, 4)):
         heights = terrain(side)
         heights = (heights - heights.min()) / np.ptp(heights) * relief
-        cost = og.TerrainCost(surface=heights, vertical_factor=TOBLER_TABLE)
+        wind = np.random.default_rng(1).uniform(0, 360, heights.shape)
+        slope = {"surface": heights, "vertical_factor": TOBLER_TABLE}
+        costs = {
+            "table of factors": slope,
+            "table of factors, two rasters of heights": {**slope, "elevation": heights.copy()},
+            "table of factors of wind": {
+                "surface": heights,
+                "horizontal_raster": wind,
+                "horizontal_factor": WIND,
+            },
+        }
         ones, middle = np.ones_like(heights), [(side // 2, side // 2)]
-        calls[f"{terrain.__name__}: table of factors, Tobler's walking time"] = (
-            lambda cost=cost, ones=ones, middle=middle: og.cost_distance(
-                ones, middle, cost=cost, cell_size=1
-            ),
-            lambda heights=heights, middle=middle: og.walking_time(heights, middle, cell_size=1),
-        )
+        for name, given in costs.items():
+            cost = og.TerrainCost(**given)
+            calls[f"{terrain.__name__}: {name}, Tobler's walking time"] = (
+                lambda cost=cost, ones=ones, middle=middle: og.cost_distance(
+                    ones, middle, cost=cost, cell_size=1
+                ),
+                lambda heights=heights, middle=middle: og.walking_time(
+                    heights, middle, cell_size=1
+                ),
+            )
     return calls
 
 

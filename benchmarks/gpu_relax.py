@@ -5,6 +5,7 @@ One source in the middle of a grid that is one tile; surfaces and cells as in re
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 from device_time import TimedDevice
 from relax_kernel import GRIDS
-from terrain import fractal
+from terrain import fractal, noise
 
 import orograph as og
+from orograph.costs.slope_factors import factor_coefficients
 from orograph.kernels import device as cuda
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile
@@ -34,7 +36,20 @@ BITS = (  # on a side, on a sixteenth of it: Numba kernels are slow to compile, 
 )
 
 
-def seeded_tile(grid: Any, heights: Any, model: str, dtype: str, connectivity: int) -> TileState:
+TABLE = {
+    degrees: 3.6 / (6 * math.exp(-3.5 * abs(math.tan(math.radians(degrees)) + 0.05)))
+    for degrees in range(-80, 81, 5)
+}
+
+
+def seeded_tile(
+    grid: Any,
+    heights: Any,
+    model: str,
+    dtype: str,
+    connectivity: int,
+    coefficients: tuple[float, ...] = (),
+) -> TileState:
     """A tile of friction and heights (whole numbers: rounded) with a source in the middle."""
     halo = 2 if connectivity == 16 else 1
     integer = dtype == "int64"
@@ -54,7 +69,7 @@ def seeded_tile(grid: Any, heights: Any, model: str, dtype: str, connectivity: i
     lengths = edge_lengths(shape[0], metres, metres)
     state = tile_state(
         np.full(shape, BARRIER if integer else np.inf, dtype),
-        model=CostModel(model),
+        model=CostModel(model, coefficients=coefficients),
         lengths=np.rint(lengths) if integer else lengths,
         connectivity=connectivity,
         **rasters,
@@ -83,8 +98,11 @@ def bits(side: int) -> None:
         print(f"{what}: the bits of the Numba kernel", flush=True)
 
 
-def report(what: str, state: TileState) -> None:
-    """Print the speed of a tile's rounds, from the seeds to the fixpoint, and what they did."""
+def report(what: str, state: TileState) -> float:
+    """Print the speed of a tile's rounds, from the seeds to the fixpoint, and what they did.
+
+    Return the median of Gcell/s.
+    """
     device = cuda.current_device()
     cells = (state.dist.shape[0] - 2) * (state.dist.shape[1] - 2)
     speeds = []
@@ -100,6 +118,26 @@ def report(what: str, state: TileState) -> None:
         f"{sets / visits:.2f}, rows a visit {rows / visits:.0f}",
         flush=True,
     )
+    return statistics.median(speeds)
+
+
+def factors(side: int) -> None:
+    """A table of the values of Tobler's function, and that function, with the ratio of times."""
+    flat = np.ones((side, side), np.float32)
+    surfaces = {"fractal": fractal(side), "noise": noise(side) * np.float32(0.12)}
+    table = factor_coefficients(TABLE, None)
+    for name, heights in surfaces.items():
+        for dtype in ("float32", "float64"):
+            states = [
+                seeded_tile(flat, heights, model, dtype, 8, coefficients)
+                for model, coefficients in (("terrain", table), ("tobler", ()))
+            ]
+            what = f"{name} {side}^2 {dtype}"
+            one = report(f"{what} table of factors", states[0])
+            other = report(f"{what} tobler", states[1])
+            print(
+                f"{what}: table of factors / Tobler = {other / one:.2f} times the time", flush=True
+            )
 
 
 def speed(side: int) -> None:
@@ -123,6 +161,7 @@ def speed(side: int) -> None:
     for model in ("absolute_difference", "tobler", "walk"):
         state = seeded_tile(flat, heights, model, "float32", 8)
         report(f"fractal {side}^2 {model} float32", state)
+    factors(min(side, 4096))
     hops = seeded_tile(flat, None, "friction", "int64", 4)
     report(f"hops {side}^2 int64, 4 neighbours", hops)
     side = min(side, 2048)

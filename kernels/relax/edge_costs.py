@@ -120,11 +120,14 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
 
 
 @intrinsic
-def weigh_row(typingctx, model, out, sign, u, v, length, friction, p, factor, scratch):
-    """Weigh one direction of a row's edges by a model of `BY_ROW`, by its number."""
-    given = out, types.float64, u, v, length, friction, p, factor, scratch
+def weigh_row(
+    typingctx, model, ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch
+):
+    """Weigh both directions of a row's edges by a model of `BY_ROW`, by its number."""
+    places = [types.int64] * 3
+    given = ahead, back, u, v, length, friction, p, further, *places, scratch
     # the costs of integers are not computed by formulas
-    real = isinstance(out.dtype, types.Float)
+    real = isinstance(ahead.dtype, types.Float)
     rows = [(number, row.row, given) for number, row in _ROWS if real and row.row is not None]
     calls = typed_calls(typingctx, rows)
 

@@ -16,6 +16,7 @@ from orograph.kernels.relax.edge_costs import (
     weigh_slopes,
 )
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
+from orograph.kernels.relax.models.model import SCRATCH
 from orograph.kernels.vectors.lanes import (
     BACKWARD,
     BACKWARD_TRANSPOSED,
@@ -40,6 +41,8 @@ from orograph.kernels.vectors.lanes import (
 )
 
 YES, NO = np.bool_(True), np.bool_(False)
+ROW_SCRATCH = 1 + SCRATCH
+"""Numbers of scratch for a cell of a row: its mean, and those of a model."""
 
 # Row of the length table, for the edges of a plane and of its transposed plane.
 _CLASS = np.array([[1, 2, 2, 4, 4, 3, 3], [0, 2, 2, 3, 3, 4, 4]])
@@ -113,8 +116,8 @@ def weigh_edges(
     ``ahead``: what the steps to the row cost, ``back``: those from it, the same array where it is
     symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
     ``at_f`` and ``at_z`` on. Further rasters are in ``z`` as well: the cells of the first one are
-    from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64, three for
-    a cell. All else that is for a cell has one length.
+    from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64,
+    `ROW_SCRATCH` for a cell. All else that is for a cell has one length.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -138,7 +141,7 @@ def weigh_edges(
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
         return
-    mean = scratch[:count]
+    mean = lanes(scratch, 0, count)
     if not rules.has_friction:
         mean[:] = 1.0
     elif far:
@@ -148,11 +151,13 @@ def weigh_edges(
         for x in range(count):
             mean[x] = np.float64(fu[x] + fv[x]) * 0.5
     if BY_ROW >> rules.model & 1:
-        one, two = scratch[count : 2 * count], scratch[2 * count : 3 * count]
-        model, p = rules.model, rules.coefficients
-        weigh_row(model, ahead, 1.0, zu, zv, length, mean, p, one, two)
-        if not rules.symmetric:
-            weigh_row(model, back, -1.0, zu, zv, length, mean, p, one, two)
+        model, p, rest = (
+            rules.model,
+            rules.coefficients,
+            lanes(scratch, count, scratch.size - count),
+        )
+        v = at_further
+        weigh_row(model, ahead, back, zu, zv, length, mean, p, z, v + step, v, plane, rest)
         return
     done = 0
     if VECTORS >> rules.model & 1:

@@ -23,6 +23,7 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models import FURTHER, Rules
 from orograph.kernels.relax.row_costs import (
     NO,
+    ROW_SCRATCH,
     YES,
     fill_lengths,
     is_quick,
@@ -77,7 +78,7 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
         size = (FURTHER_PLANES + 2 * FURTHER[rules.model]) * PLANE + STRIDE
     # weights off the ends of a row are read, not made: they must be no less than 0
     ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
-    return ws, np.empty(3 * LANES), np.full(kept, -1)
+    return ws, np.empty(ROW_SCRATCH * LANES), np.full(kept, -1)
 
 
 @compiled
@@ -87,6 +88,8 @@ def _lay_out(buffer, rules):
     ws = buffer[start : start + buffer.size - 64]
     ws[: 2 * PLANE] = rules.unreached
     ws[2 * PLANE : LENGTHS * PLANE] = rules.barrier
+    if FURTHER[rules.model]:
+        ws[FURTHER_PLANES * PLANE :] = rules.barrier
     if rules.uniform:
         fill_lengths(ws, NO, np.int64(0), rules)
         fill_lengths(ws, YES, np.int64(0), rules)

@@ -42,7 +42,7 @@ from orograph.kernels.relax.models import (
     edge_lengths,
 )
 from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
-from orograph.kernels.relax.row_costs import weigh_edges
+from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
 from orograph.kernels.vectors.lanes import LANES, MOVES, borrowed
@@ -426,7 +426,8 @@ def _relax_line(state: TileState) -> RelaxStats:
         elevation = np.concatenate([elevation, *(raster[line] for raster in state.further)])
     ahead = np.empty(count, dist.dtype)
     back = ahead if rules.symmetric else np.empty_like(ahead)
-    _lower_line(dist, friction, elevation, length, np.empty(3 * count), rules, ahead, back)
+    scratch = np.empty(ROW_SCRATCH * count)
+    _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back)
     state.dist[line] = dist
     lowered = dist < before
     settled = int(np.count_nonzero(lowered))

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.label.union_find import unite
 from orograph.kernels.relax.models import DIAGONAL, EAST_WEST, NORTH_SOUTH, TWO_COLUMNS, TWO_ROWS
-from orograph.kernels.relax.row_costs import weigh_edges
+from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY, lanes
 from orograph.tiles.arrays import Array, Integers
@@ -102,7 +102,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
     count = stride - 2 * reach
     f, z, d, zone = friction.ravel(), elevation.ravel(), dist.ravel(), labels.ravel()
     step = np.empty(count, dist.dtype)
-    scratch = np.empty(3 * count)
+    scratch = np.empty(ROW_SCRATCH * count)
     length = np.empty(count, dist.dtype)
     places = np.empty(count + 1, np.int64)
     slots = np.full(64, np.int64(-1))

@@ -38,7 +38,7 @@ from orograph.kernels.relax.models import (
     TWO_COLUMNS,
     TWO_ROWS,
 )
-from orograph.kernels.relax.row_costs import weigh_edges
+from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.kernels.vectors.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
@@ -74,7 +74,7 @@ def _mark(dist, friction, elevation, rules, steps):
     f = friction.reshape(-1)
     z = elevation.reshape(-1)
     costs = np.empty((2, width), dist.dtype)
-    scratch = np.empty(3 * width)
+    scratch = np.empty(ROW_SCRATCH * width)
     length = np.empty(width, dist.dtype)
     if FURTHER[rules.model]:
         further = rules.coefficients[-FURTHER[rules.model] * dist.size :]

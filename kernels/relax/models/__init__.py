@@ -212,7 +212,9 @@ def cost_rules(
         unreached=dtype.type(BARRIER if integer else np.inf),
         limit=limit,
         factors=factors,
-        coefficients=np.array(coefficients, np.float64),
+        coefficients=np.array(
+            row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64
+        ),
     )
 
 

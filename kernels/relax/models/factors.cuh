@@ -1,79 +1,70 @@
-// Factors of slope: CUDA counterpart of factors.py, with the same expressions in the same order.
+// Factors of slope and of direction: CUDA counterpart of factors.py and of vectors/tables.py, with
+// the same expressions in the same order. Kinds: see factors.py.
 #pragma once
 
-__device__ __forceinline__ double degrees_of(double slope) {
-  double size = slope < 0.0 ? -slope : slope;
-  bool steep = size > 2.414213562373095;
-  bool middle = size > 0.41421356237309503 && !steep;
-  double over = steep ? -1.0 : (middle ? size - 1.0 : size);
-  double under = steep ? size : (middle ? size + 1.0 : 1.0);
+__device__ __forceinline__ double no_factor() { return __longlong_as_double(0x7ff8000000000000LL); }
+
+// The angle in degrees of a slope, a rise over a length.
+__device__ __forceinline__ double degrees_of(double rise, double length) {
+  double size = rise < 0.0 ? -rise : rise;
+  bool steep = size > length * 2.414213562373095;
+  bool middle = size > length * 0.41421356237309503 && !steep;
+  double over = steep ? -length : (middle ? size - length : size);
+  double under = steep ? size : (middle ? size + length : length);
   double base = steep ? 90.0 : (middle ? 45.0 : 0.0);
   double r = over / under;
   double z = r * r;
-  double series = -0.01917688711906226 * z + 0.03923165829558719;
-  series = series * z - 0.0508544973794026;
-  series = series * z + 0.0585814891280221;
-  series = series * z - 0.06664511447381948;
-  series = series * z + 0.07692183190826087;
-  series = series * z - 0.09090904578123903;
-  series = series * z + 0.11111111015256361;
-  series = series * z - 0.14285714284666542;
-  series = series * z + 0.1999999999999552;
-  series = series * z - 0.3333333333333333;
+  double z2 = z * z;
+  double z4 = z2 * z2;
+  double low = (0.11111111015256361 * z - 0.14285714284666542) * z2;
+  low += 0.1999999999999552 * z - 0.3333333333333333;
+  double mean = (0.0585814891280221 * z - 0.06664511447381948) * z2;
+  mean += 0.07692183190826087 * z - 0.09090904578123903;
+  double high = -0.01917688711906226 * z2 + (0.03923165829558719 * z - 0.0508544973794026);
+  double series = (high * z4 + mean) * z4 + low;
   double angle = base + (r + r * (z * series)) * 57.29577951308232;
-  return slope < 0.0 ? -angle : angle;
+  return rise < 0.0 ? -angle : angle;
 }
 
-// The value of a table, of which the angles are from ``first`` on, at an angle between them.
-__device__ __forceinline__ double interpolated(double angle, const double* p, int first, int rows) {
-  int low = first, high = first + rows - 1;
-  while (high - low > 1) {
-    int middle = (low + high) / 2;
-    if (p[middle] <= angle) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+// The value of the table at place ``at``; NaN beyond its ends.
+__device__ __forceinline__ double look_up(double x, const double* p, int at) {
+  if (!(x >= p[at] && x <= p[at + 1])) return no_factor();
+  int record = at + 4 + 6 * int((x - p[at]) * p[at + 2]);
+  for (int moves = int(p[at + 3]); moves > 0; --moves) {
+    const int after = int(p[record + 5]);
+    if (x >= p[after]) record = after;
   }
-  double share = (angle - p[low]) / (p[high] - p[low]);
-  return p[low + rows] + share * (p[high + rows] - p[low + rows]);
+  const double knot = p[record];
+  const int line = record + (x >= knot ? 3 : 1);
+  double found = p[line] + (x - knot) * p[line + 1];
+  return found < 0.0 ? 0.0 : found;
+}
+
+__device__ __forceinline__ double reciprocal(double value) {
+  return value > 0.0 ? 1.0 / value : no_factor();
 }
 
 __device__ __forceinline__ double horizontal_factor(double direction, double heading,
-                                                    const double* p, int first) {
-  const double nan = __longlong_as_double(0x7ff8000000000000LL);
+                                                    const double* p, int at) {
   if (direction < 0.0) return 1.0;
-  double turn = heading < direction ? direction - heading : heading - direction;
-  turn -= 360.0 * floor(turn / 360.0);
-  if (turn > 180.0) turn = 360.0 - turn;
-  const int kind = int(p[first]), rows = int(p[first + 1]), angles = first + 2;
-  if (!(turn >= p[angles] && turn <= p[angles + rows - 1])) return nan;
-  if (kind == 6) {
-    double found = nan;
-    for (int row = 0; row < rows; ++row) {
-      if (p[angles + row] <= turn) found = p[angles + rows + row];
-    }
-    return found;
-  }
-  double found = interpolated(turn, p, angles, rows);
-  if (kind == 1) return found;
-  return found > 0.0 ? 1.0 / found : nan;
+  double angle = heading - direction;
+  double turn = angle - 360.0 * rint(angle * (1.0 / 360.0));
+  turn = turn < 0.0 ? -turn : turn;
+  turn = turn > 180.0 ? 360.0 - turn : turn;
+  double found = look_up(turn, p, at + 4);
+  return int(p[at]) == 2 ? reciprocal(found) : found;
 }
 
-__device__ __forceinline__ double slope_factor(double slope, const double* p) {
-  const double nan = __longlong_as_double(0x7ff8000000000000LL);
+__device__ __forceinline__ double slope_factor(double rise, double length, const double* p) {
   const int kind = int(p[0]);
   if (kind == 0) return 1.0;
-  const int rows = int(p[3]), first = 4, last = first + rows - 1;
-  double angle = degrees_of(slope);
-  if (!(angle >= p[first] && angle <= p[last])) return nan;
-  if (kind == 3) {
-    double secant = sqrt(1.0 + slope * slope);
-    int power = slope < 0.0 ? int(p[1]) : int(p[2]);
-    double found = 1.0;
-    for (int i = 0; i < (power < 0 ? -power : power); ++i) found *= secant;
-    return power < 0 ? 1.0 / found : found;
+  double angle = degrees_of(rise, length);
+  if (kind == 1 || kind == 2) {
+    double found = look_up(angle, p, 4);
+    return kind == 1 ? found : reciprocal(found);
   }
+  if (!(angle >= p[4] && angle <= p[5])) return no_factor();
+  double slope = rise / length;
   if (kind == 4) {
     double sum = slope + 0.05;
     return 0.6 * exponential(3.5 * (sum < 0.0 ? -sum : sum));
@@ -83,7 +74,9 @@ __device__ __forceinline__ double slope_factor(double slope, const double* p) {
     double power = -(percent * percent) / 1800.0;
     return 1.0 / (0.11 + exponential(power < -700.0 ? -700.0 : power));
   }
-  double found = interpolated(angle, p, first, rows);
-  if (kind == 1) return found;
-  return found > 0.0 ? 1.0 / found : nan;
+  double secant = sqrt(1.0 + slope * slope);
+  int power = angle < 0.0 ? int(p[1]) : int(p[2]);
+  double found = 1.0;
+  for (int i = 0; i < (power < 0 ? -power : power); ++i) found *= secant;
+  return power < 0 ? 1.0 / found : found;
 }

@@ -9,6 +9,9 @@ from typing import Any
 RASTERS = ("friction", "elevation")
 """The rasters that arguments of operations name; a model may need others."""
 
+SCRATCH = 7
+"""Numbers for a step that a model's form for a row may overwrite."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -36,6 +39,8 @@ class Model:
     """Name of a table of coefficients, any number of them, which follow the others; "": none."""
     check: Callable[..., None] | None = None
     """Raises ValueError for coefficients, given in that order, that can make a cost negative."""
+    lay_out: Callable[..., Any] | None = None
+    """Returns the coefficients, given in that order, as the formula takes them; None: as given."""
     formula: Any = None
     """Compiled: the cost of a step in float64, of ``(dz, length, friction, p)``, and of
     ``(dz, length, friction, p, start, end)`` if the model needs further rasters.
@@ -48,11 +53,12 @@ class Model:
     vectors: Callable[..., Any] | None = None
     """Emits the formula as LLVM vector code; without it costs are computed one by one."""
     row: Callable[..., None] | None = None
-    """Compiled: the formula for a row of steps at once, where loops over it are quicker.
+    """Compiled: the formula for a row of steps at once, there and back, where loops are quicker.
 
-    Of ``(out, sign, u, v, length, friction, p, *scratch)``: rows of costs to set, heights before
-    and at the cells, lengths and means, and two of float64 to work in. The rise is ``sign * (v -
-    u)``, in float64.
+    Of ``(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch)``: the costs
+    to set, of steps from u to v and from v to u; heights at u and at v; lengths and means. Rows of
+    the further rasters at u and v are from places ``at_u`` and ``at_v`` of ``further`` on, those of
+    each raster ``plane`` behind the one before. ``scratch`` is float64, `SCRATCH` for a step.
     """
 
     def __post_init__(self) -> None:
@@ -61,8 +67,6 @@ class Model:
             raise ValueError(f"needs: {self.needs}; a model with a formula needs elevation")
         if self.vectors is not None and (self.further or self.table):
             raise ValueError("vectors: a model of further rasters or a table has none")
-        if self.row is not None and self.further:
-            raise ValueError("row: a model of further rasters has none")
 
     @property
     def takes(self) -> tuple[str, ...]:

@@ -11,26 +11,78 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.models.factors import ANGLES, horizontal_factor, slope_factor
+from orograph.kernels.relax.models.factors import (
+    NEXT,
+    horizontal_factor,
+    horizontal_factors,
+    lay_out_factors,
+    slope_factor,
+    weigh_ground,
+)
 from orograph.kernels.relax.models.model import Model
+from orograph.kernels.vectors.lanes import lanes
+
+
+@compiled
+def _heading(start, end, headings):
+    """Return the heading of a step between two places."""
+    here = int(start)
+    there = int(end)
+    dy = ((there // 8 - here // 8 + 11) & 7) - 3
+    dx = ((there % 8 - here % 8 + 11) & 7) - 3
+    return headings[(dy + 2) * 5 + dx + 2]
 
 
 @compiled(error_model="numpy")
 def terrain_horizontal(dz, length, friction, p, start, end):
-    factor = slope_factor(dz / length, p)
+    factor = slope_factor(dz, length, p)
     rise = end[0] - start[0]
     if not (start[3] >= 0.0 and end[3] >= 0.0):
         return np.nan
-    here = int(start[3])
-    there = int(end[3])
-    dy = ((there // 8 - here // 8 + 11) & 7) - 3
-    dx = ((there % 8 - here % 8 + 11) & 7) - 3
-    first = ANGLES + 2 * int(p[3])
-    heading = p[first + 2 + 2 * int(p[first + 1]) + (dy + 2) * 5 + dx + 2]
-    leaving = start[1] * horizontal_factor(start[2], heading, p, first)
-    arriving = end[1] * horizontal_factor(end[2], heading, p, first)
+    at = int(p[NEXT])
+    heading = _heading(start[3], end[3], p[int(p[at + NEXT]) :])
+    leaving = start[1] * horizontal_factor(start[2], heading, p, at)
+    arriving = end[1] * horizontal_factor(end[2], heading, p, at)
     mean = (leaving + arriving) * 0.5 + (friction - friction)
     return (np.sqrt(length * length + rise * rise) * factor) * mean
+
+
+@compiled(error_model="numpy")
+def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch):
+    count = ahead.size
+    start, end = lanes(further, at_u + 3 * plane, count), lanes(further, at_v + 3 * plane, count)
+    # a row is of one step, which shows between any two cells of the grid
+    x = 0
+    while x < count and not (start[x] >= 0.0 and end[x] >= 0.0):
+        x += 1
+    if x == count:
+        ahead[:] = np.nan
+        back[:] = np.nan
+        return
+    at = int(p[NEXT])
+    headings = p[int(p[at + NEXT]) :]
+    there, again = lanes(scratch, 0, count), lanes(scratch, count, count)
+    rest = lanes(scratch, 2 * count, scratch.size - 2 * count)
+    one, two = lanes(rest, 0, count), lanes(rest, count, count)
+    for way in range(2):
+        mean = again if way else there
+        heading = (
+            _heading(end[x], start[x], headings) if way else _heading(start[x], end[x], headings)
+        )
+        for side in range(2):
+            cells = at_v if side else at_u
+            horizontal_factors(one, lanes(further, cells + 2 * plane, count), heading, p, at, two)
+            resistance = lanes(further, cells + plane, count)
+            for i in range(count):
+                felt = np.float64(resistance[i]) * one[i]
+                mean[i] = mean[i] + felt if side else felt
+    for i in range(count):
+        barred = 0.0 if (start[i] >= 0.0) & (end[i] >= 0.0) else np.nan
+        barred += friction[i] - friction[i]
+        there[i] = there[i] * 0.5 + barred
+        again[i] = again[i] * 0.5 + barred
+    low, high = lanes(further, at_u, count), lanes(further, at_v, count)
+    weigh_ground(ahead, back, u, v, low, high, length, p, (there, again), rest)
 
 
 MODEL = Model(
@@ -46,5 +98,7 @@ MODEL = Model(
     neutral_friction=1.0,
     coefficients={"kind": 0.0, "down": 0.0, "up": 0.0, "rows": 0.0},
     table="factors",
+    lay_out=lay_out_factors,
     formula=terrain_horizontal,
+    row=_weigh_row,
 )

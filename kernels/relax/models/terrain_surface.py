@@ -5,15 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.models.factors import check_factors, slope_factor
+from orograph.kernels.relax.models.factors import (
+    check_factors,
+    lay_out_factors,
+    slope_factor,
+    weigh_ground,
+)
 from orograph.kernels.relax.models.model import Model
+from orograph.kernels.vectors.lanes import lanes
 
 
 @compiled(error_model="numpy")
 def terrain_surface(dz, length, friction, p, start, end):
-    factor = slope_factor(dz / length, p)
+    factor = slope_factor(dz, length, p)
     rise = end[0] - start[0]
     return (np.sqrt(length * length + rise * rise) * factor) * friction
+
+
+@compiled(error_model="numpy")
+def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch):
+    low, high = lanes(further, at_u, ahead.size), lanes(further, at_v, ahead.size)
+    weigh_ground(ahead, back, u, v, low, high, length, p, (friction, friction), scratch)
 
 
 MODEL = Model(
@@ -27,5 +39,7 @@ MODEL = Model(
     coefficients={"kind": 0.0, "down": 0.0, "up": 0.0, "rows": 0.0},
     table="factors",
     check=check_factors,
+    lay_out=lay_out_factors,
     formula=terrain_surface,
+    row=_weigh_row,
 )

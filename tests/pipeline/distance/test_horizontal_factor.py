@@ -17,7 +17,12 @@ from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.kernels.relax.models.factors import horizontal_factor
+from orograph.kernels.relax.models.factors import (
+    NEXT,
+    horizontal_factor,
+    horizontal_factors,
+    lay_out_factors,
+)
 
 SHAPE = (17, 22)
 SIDE = 30.0
@@ -157,9 +162,9 @@ def test_factors_by_hand() -> None:
             horizontal_coefficients=coefficients or None,
         )
         pairs = [(0.0, turn), (350.0, turn - 10), (turn, 0.0), (10.0, 10 - turn)]
+        p = lay_out_factors(*cost.coefficients[:4], *cost.horizontal)
         values = [
-            horizontal_factor(direction, heading, np.array(cost.horizontal), 0)
-            for direction, heading in pairs
+            horizontal_factor(direction, heading, p, int(p[NEXT])) for direction, heading in pairs
         ]
         np.testing.assert_allclose(values, values[0])
         return float(values[0])
@@ -176,6 +181,21 @@ def test_factors_by_hand() -> None:
     assert math.isnan(of("inverse_linear", 180))
     assert of(TABLE, 65) == 1.375
     assert math.isnan(of(TABLE, 151))
+
+
+@pytest.mark.parametrize("factor", ["forward", "inverse_linear", TABLE])
+def test_a_row_of_factors_has_the_bits_of_single_ones(factor: Any) -> None:
+    cost = og.TerrainCost(horizontal_raster=np.ones((1, 1)), horizontal_factor=factor)
+    p = lay_out_factors(*cost.coefficients[:4], *cost.horizontal)
+    at = int(p[NEXT])
+    directions = np.random.default_rng(0).uniform(-90, 720, 300)
+    directions[:8] = 0, 45, 90, 180, 360, 540, -1, np.nan
+    found = np.empty(directions.size)
+    for heading in (0.0, 45.0, 180.0, 337.5):
+        horizontal_factors(found, directions, heading, p, at, np.empty(directions.size))
+        expected = [horizontal_factor(direction, heading, p, at) for direction in directions]
+        np.testing.assert_array_equal(found, expected)
+        assert np.isfinite(found[directions >= 0]).any()
 
 
 def test_wind_over_level_ground(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from orograph.kernels.relax.models.factors import (
     SECANT,
     TOBLER,
     degrees_of,
+    lay_out_factors,
     slope_factor,
     slope_factors,
 )
@@ -200,11 +201,12 @@ def test_any_tiling_and_a_gpu_give_the_same_bits(
 
 def test_angles_are_those_of_the_arctangent() -> None:
     slopes = np.concatenate([np.linspace(-3, 3, 4001), np.tan(np.linspace(-1.57, 1.57, 999))])
-    found = np.array([degrees_of(slope) for slope in slopes])
-    np.testing.assert_allclose(found, np.degrees(np.arctan(slopes)), rtol=4e-15, atol=1e-300)
-    exact = [degrees_of(slope) for slope in (0.0, 1.0, -1.0, math.inf, -math.inf)]
-    assert exact == [0.0, 45.0, -45.0, 90.0, -90.0]
-    assert math.isnan(degrees_of(math.nan))
+    for length in (1.0, 30.0, 1e-3):
+        found = np.array([degrees_of(slope * length, length) for slope in slopes])
+        np.testing.assert_allclose(found, np.degrees(np.arctan(slopes)), rtol=4e-15, atol=1e-300)
+        exact = [degrees_of(slope * length, length) for slope in (0.0, 1, -1, math.inf, -math.inf)]
+        assert exact == [0.0, 45.0, -45.0, 90.0, -90.0]
+    assert math.isnan(degrees_of(math.nan, 1.0))
 
 
 @pytest.mark.parametrize("kind", [BY_TABLE, INVERSE, SECANT, TOBLER, IRMISCHER_CLARKE])
@@ -212,13 +214,16 @@ def test_angles_are_those_of_the_arctangent() -> None:
 def test_a_row_of_factors_has_the_bits_of_single_ones(kind: int, rows: int) -> None:
     rng = np.random.default_rng(rows)
     angles = np.sort(rng.choice(np.arange(-80, 80), rows, replace=False))
-    p = np.concatenate([[kind, 2, -1, rows], angles, rng.integers(0, 3, rows)])
+    p = lay_out_factors(kind, 2, -1, rows, *angles.tolist(), *rng.integers(0, 3, rows).tolist())
     ends = [np.tan(np.radians(angles)), [0.0, -0.0, np.nan, np.inf, -np.inf]]
-    slopes = np.concatenate([rng.normal(size=300), *ends])
-    expected = np.array([slope_factor(slope, p) for slope in slopes])
-    slope_factors(slopes, p, np.empty(slopes.size))
-    np.testing.assert_array_equal(slopes.view(np.int64), expected.view(np.int64))
-    assert np.isfinite(slopes).any()
+    rises = 3 * np.concatenate([rng.normal(size=300), *ends])
+    ahead, back = np.empty((2, rises.size))
+    level, length = np.zeros(rises.size), np.full(rises.size, 3.0)
+    slope_factors(ahead, back, level, rises, length, p, np.empty(3 * rises.size))
+    for found, sign in ((ahead, 1), (back, -1)):
+        expected = np.array([slope_factor(sign * rise, 3.0, p) for rise in rises])
+        np.testing.assert_array_equal(found, expected)
+        assert np.isfinite(found).any()
 
 
 def test_factors_by_hand() -> None:
@@ -230,7 +235,9 @@ def test_factors_by_hand() -> None:
             vertical_factor=factor,
             vertical_coefficients=coefficients or None,
         )
-        return slope_factor(math.tan(math.radians(degrees)), np.array(cost.coefficients))
+        return slope_factor(
+            math.tan(math.radians(degrees)), 1.0, lay_out_factors(*cost.coefficients)
+        )
 
     assert at(0, "binary") == 1
     assert math.isnan(at(31, "binary"))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.shortest_path_tree.tile import BY_LINK, CODES, NO_DIRECTION
+from orograph.tiles.arrays import Integers
 
 SOURCE, LEFT, LOST, LINKED = 0, 1, 2, 3
 
@@ -84,6 +85,75 @@ def follow(
     end = np.zeros(3, np.int64)
     count = _follow(codes, _STEPS, row, column, cells, end)
     return cells[:count].copy(), int(end[0]), (int(end[1]), int(end[2]))
+
+
+@compiled
+def _count_all(codes, steps, ends, counts, how):
+    """Follow several paths to where they end; set how many cells they pass, and how they ended."""
+    height, width = codes.shape
+    for path in range(counts.size):
+        row, column = ends[path]
+        count = 0
+        how[path] = LEFT
+        while 0 <= row < height and 0 <= column < width:
+            code = codes[row, column]
+            if count == codes.size or code == NO_DIRECTION:
+                how[path] = LOST
+                break
+            count += 1
+            if code == 0 or code == BY_LINK:
+                how[path] = SOURCE if code == 0 else LINKED
+                break
+            row += steps[code, 0]
+            column += steps[code, 1]
+        counts[path] = count
+        ends[path, 0] = row
+        ends[path, 1] = column
+
+
+@compiled
+def _write_all(codes, steps, starts, counts, cells):
+    """Write the cells of several paths, one after the other."""
+    place = 0
+    for path in range(counts.size):
+        row, column = starts[path]
+        for _ in range(counts[path]):
+            cells[place, 0] = row
+            cells[place, 1] = column
+            place += 1
+            code = codes[row, column]
+            row += steps[code, 0]
+            column += steps[code, 1]
+
+
+def follow_all(
+    codes: npt.NDArray[np.uint8], starts: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return the cells passed by several paths through a window, one after the other.
+
+    Parameters
+    ----------
+    codes : (h, w) uint8
+        As for `follow`.
+    starts : (n, 2) int64
+        Where to begin, inside the window.
+
+    Returns
+    -------
+    cells : (m, 2) int64
+    counts : (n,) int64
+        How many of the cells each path passes.
+    how : (n,) int64
+        How each has ended, as for `follow`; a path that is ``LOST`` may have no cells.
+    ends : (n, 2) int64
+        The last cell, or the next one outside the window.
+    """
+    ends = starts.copy()
+    counts, how = np.empty((2, len(starts)), np.int64)
+    _count_all(codes, _STEPS, ends, counts, how)
+    cells = np.empty((counts.sum(), 2), np.int64)
+    _write_all(codes, _STEPS, starts, counts, cells)
+    return cells, counts, how, ends
 
 
 @compiled

@@ -6,9 +6,11 @@ crossing of least cost is kept, by (cost, cell of the smaller label, cell of the
 that neither tiles nor their order change which one it is. The two distances and the step are added
 in that order, from the cell of the smaller label, each sum rounded to the dtype of distances.
 
-Pairs of labels are found again by an open hash table with linear probing, doubled when it is half
-full. An edge belongs to the cell in its later row, or later in its row: each is seen in one tile.
-The edge costs are those of `orograph.kernels.relax.tile`. Serial.
+Rows are searched by chunks; those in a single zone, with the cells before them, are passed over.
+The pair that a cell crosses is as a rule the one found last in its column; else it is looked up in
+an open hash table with linear probing, doubled when it is half full. Parts are put together by
+sorting the pairs. An edge belongs to the cell in its later row, or later in its row: each is seen
+in one tile. The edge costs are those of `orograph.kernels.relax.tile`. Serial.
 
 The tree is Kruskal's, over crossings in the order of (cost, smaller label, greater label). It
 weighs as much as the minimum spanning tree of the distances between all pairs of sources: Mehlhorn,
@@ -28,10 +30,10 @@ from orograph.kernels.label.union_find import unite
 from orograph.kernels.relax.models import DIAGONAL, EAST_WEST, NORTH_SOUTH, TWO_COLUMNS, TWO_ROWS
 from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
 from orograph.kernels.relax.tile import TileState
-from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY, lanes
+from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY, borrowed, lanes
 from orograph.tiles.arrays import Array, Integers
 
-CHUNK = 64  # cells of a row, of which many are often of one zone
+CHUNK = 32  # cells of a row, which are often of one zone
 # of an edge to the west, and of those to the rows before: a row of the length table
 _KIND = np.array(
     [EAST_WEST, NORTH_SOUTH, DIAGONAL, DIAGONAL, TWO_COLUMNS, TWO_COLUMNS, TWO_ROWS, TWO_ROWS]
@@ -44,7 +46,7 @@ _FIRST, _SECOND, _SHIFT = (
 
 
 class Crossings(NamedTuple):
-    """The least crossing of each pair of labels, in the order of the pairs."""
+    """Crossings between pairs of labels."""
 
     labels: Integers
     """(n, 2): the smaller label first."""
@@ -78,44 +80,72 @@ def _grown(array):
 
 
 @compiled
+def _is_even(zone, start, count, stride, rows):
+    """Return whether ``count`` cells and all from which a step comes to them have one label.
+
+    ``rows``: how many rows and columns the longest step crosses.
+    """
+    label = zone[start]
+    differs = False
+    for row in range(rows + 1):
+        for cell in lanes(zone, start - rows - row * stride, count + 2 * rows):
+            differs |= cell != label
+    return not differs
+
+
+@compiled
 def _candidates(v, u, unassigned, places):
     """Put the places where two rows have different labels into ``places``; return how many."""
     count = 0
-    for start in range(0, v.size, CHUNK):
-        end = min(start + CHUNK, v.size)
-        differs = False
-        for x in range(start, end):
-            differs |= v[x] != u[x]
-        if differs:
-            for x in range(start, end):
-                places[count] = x
-                crosses = (v[x] != u[x]) & (v[x] != unassigned) & (u[x] != unassigned)
-                count += 1 if crosses else 0
+    differs = False
+    for x in range(v.size):
+        differs |= v[x] != u[x]
+    if not differs:
+        return 0
+    for x in range(v.size):
+        places[count] = x
+        count += 1 if (v[x] != u[x]) & (v[x] != unassigned) & (u[x] != unassigned) else 0
     return count
+
+
+@compiled
+def _is_less(total, here, there, cost, one, other):
+    """Return whether a crossing comes before another one, given costs and cells of both."""
+    if total != cost:
+        return total < cost
+    return here < one or (here == one and there < other)
 
 
 @compiled
 def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
     """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's index."""
+    dist, labels, friction, elevation, rules = borrowed((dist, labels, friction, elevation, rules))
     height, stride = dist.shape
     reach = rules.reach
-    count = stride - 2 * reach
+    columns = stride - 2 * reach
     f, z, d, zone = friction.ravel(), elevation.ravel(), dist.ravel(), labels.ravel()
-    step = np.empty(count, dist.dtype)
-    scratch = np.empty(ROW_SCRATCH * count)
-    length = np.empty(count, dist.dtype)
-    places = np.empty(count + 1, np.int64)
+    steps = np.empty(CHUNK, dist.dtype)
+    scratch = np.empty(ROW_SCRATCH * CHUNK)
+    lengths = np.empty(CHUNK, dist.dtype)
+    places = np.empty(CHUNK + 1, np.int64)
+    last = np.full(columns, np.int64(-1))  # the pair found last in each column
     slots = np.full(64, np.int64(-1))
     pairs = np.empty((32, 2), np.int64)
     cells = np.empty((32, 2), np.int64)
     cost = np.empty((32, 1), dist.dtype)
     found = 0
-    for y in range(reach, height - reach):
+    for chunk in range((height - 2 * reach) * -(-columns // CHUNK)):
+        y = reach + chunk // -(-columns // CHUNK)
+        left = chunk % -(-columns // CHUNK) * CHUNK
+        count = min(CHUNK, columns - left)
+        v = y * stride + reach + left
+        if _is_even(zone, v, count, stride, reach):
+            continue
+        step, length = lanes(steps, 0, count), lanes(lengths, 0, count)
         for edge in range(rules.steps + 1):
             # to the cell itself (v) from one to the west, or in a row before (u)
             dy = STEP_DY[edge - 1] if edge else 0
             dx = STEP_DX[edge - 1] if edge else -1
-            v = y * stride + reach
             u = v - dy * stride + dx
             crossed = _candidates(lanes(zone, v, count), lanes(zone, u, count), unassigned, places)
             if crossed == 0:
@@ -125,11 +155,12 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
                 *(step, step, f, v, z, v, d.size + v, d.size),
                 *(stride, dy, dx, length, scratch, rules),
             )
-            for x in places[:crossed]:
+            for place in range(crossed):
+                x = places[place]
                 if not step[x] < rules.unreached:
                     continue  # a knight's move past a barrier
                 one, other = zone[v + x], zone[u + x]
-                here = first + (y - reach) * width + x
+                here = first + (y - reach) * width + left + x
                 there = here - dy * width + dx
                 start, end = d[v + x], d[u + x]
                 if other < one:
@@ -137,31 +168,28 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
                     here, there = there, here
                     start, end = end, start
                 total = (start + step[x]) + end
-                slot = _slot_of(slots, pairs, one, other)
-                entry = slots[slot]
-                if entry < 0:
-                    if 2 * found == slots.size:
-                        slots = np.full(2 * slots.size, np.int64(-1))
-                        for old in range(found):
-                            slots[_slot_of(slots, pairs, pairs[old, 0], pairs[old, 1])] = old
-                        slot = _slot_of(slots, pairs, one, other)
-                        pairs, cells, cost = _grown(pairs), _grown(cells), _grown(cost)
-                    entry = found
-                    slots[slot] = entry
-                    pairs[entry, 0], pairs[entry, 1] = one, other
-                    found += 1
-                elif not (
-                    total < cost[entry, 0]
-                    or (total == cost[entry, 0] and here < cells[entry, 0])
-                    or (
-                        total == cost[entry, 0]
-                        and here == cells[entry, 0]
-                        and there < cells[entry, 1]
-                    )
-                ):
-                    continue
-                cost[entry, 0] = total
-                cells[entry, 0], cells[entry, 1] = here, there
+                entry = last[left + x]
+                if entry < 0 or pairs[entry, 0] != one or pairs[entry, 1] != other:
+                    slot = _slot_of(slots, pairs, one, other)
+                    entry = slots[slot]
+                    if entry < 0:
+                        if 2 * found == slots.size:
+                            slots = np.full(2 * slots.size, np.int64(-1))
+                            for old in range(found):
+                                slots[_slot_of(slots, pairs, pairs[old, 0], pairs[old, 1])] = old
+                            slot = _slot_of(slots, pairs, one, other)
+                            pairs, cells, cost = _grown(pairs), _grown(cells), _grown(cost)
+                        entry = found
+                        slots[slot] = entry
+                        pairs[entry, 0], pairs[entry, 1] = one, other
+                        cells[entry, 0], cells[entry, 1] = here, there
+                        cost[entry, 0] = total
+                        found += 1
+                    last[left + x] = entry
+                known = cost[entry, 0], cells[entry, 0], cells[entry, 1]
+                if _is_less(total, here, there, *known):
+                    cost[entry, 0] = total
+                    cells[entry, 0], cells[entry, 1] = here, there
     return pairs[:found], cost[:found, 0], cells[:found]
 
 
@@ -169,6 +197,8 @@ def find_crossings(
     state: TileState, labels: Integers, unassigned: int, first: int, width: int
 ) -> Crossings:
     """Return the least crossing of each pair of labels in a tile, and into the cells before it.
+
+    The pairs are in no particular order.
 
     Parameters
     ----------
@@ -182,17 +212,45 @@ def find_crossings(
         Row-major index of the tile's first cell in the grid, and columns of the grid.
     """
     arrays = state.dist, labels, state.friction, state.elevation
-    pairs, cost, cells = _find(*arrays, state.rules, unassigned, first, width)
-    return least_of([Crossings(pairs, cost, cells)])
+    return Crossings(*_find(*arrays, state.rules, unassigned, first, width))
+
+
+@compiled
+def _choose(keys, order, cost, cells, chosen):
+    """Choose the least crossing of each run of equal keys; return how many runs there are."""
+    count = 0
+    for place in range(order.size):
+        one = order[place]
+        if place > 0 and keys[one] == keys[order[place - 1]]:
+            best = chosen[count - 1]
+            known = cost[best], cells[best, 0], cells[best, 1]
+            if _is_less(cost[one], cells[one, 0], cells[one, 1], *known):
+                chosen[count - 1] = one
+        else:
+            chosen[count] = one
+            count += 1
+    return count
 
 
 def least_of(parts: list[Crossings]) -> Crossings:
-    """Return the least crossing of each pair of labels, given those of parts of the grid."""
+    """Return the least crossing of each pair of labels, in their order, given those of parts."""
     labels, cost, cells = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    order = np.lexsort((cells[:, 1], cells[:, 0], cost, labels[:, 1], labels[:, 0]))
-    labels = labels[order]
-    new = np.append(True, (np.diff(labels, axis=0) != 0).any(axis=1))[: order.size]
-    return Crossings(labels[new], cost[order[new]], cells[order[new]])
+    ends, count = _numbered(labels)
+    keys = ends[:, 0] * count + ends[:, 1]
+    chosen = np.empty(keys.size, np.int64)
+    chosen = chosen[: _choose(keys, np.argsort(keys), cost, cells, chosen)]
+    return Crossings(labels[chosen], cost[chosen], cells[chosen])
+
+
+def _numbered(labels: Integers) -> tuple[Integers, int]:
+    """Return numbers from 0 on in place of labels, in their order, and a bound of the numbers."""
+    if not labels.size:
+        return labels, 1
+    low, high = int(labels.min()), int(labels.max())
+    if high - low < 2**31 and high - low < 8 * labels.size:
+        return labels - low, high - low + 1
+    names, numbers = np.unique(labels, return_inverse=True)
+    return numbers.reshape(labels.shape), names.size
 
 
 @compiled
@@ -203,10 +261,11 @@ def _join(parent, ends, order, kept):
 
 
 def spanning_tree(crossings: Crossings) -> npt.NDArray[np.bool_]:
-    """Return which crossings the minimum spanning tree of the labels has; a forest if need be."""
-    labels, cost = crossings.labels, crossings.cost
-    names, ends = np.unique(labels, return_inverse=True)
-    order = np.lexsort((labels[:, 1], labels[:, 0], cost))
-    kept = np.zeros(len(labels), np.bool_)
-    _join(np.arange(names.size), ends.reshape(-1, 2), order, kept)
+    """Return which crossings the minimum spanning tree of the labels has; a forest if need be.
+
+    The crossings are in the order of their labels.
+    """
+    ends, count = _numbered(crossings.labels)
+    kept = np.zeros(len(ends), np.bool_)
+    _join(np.arange(count), ends, np.argsort(crossings.cost, kind="stable"), kept)
     return kept

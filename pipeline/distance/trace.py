@@ -9,8 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.links import LINK_ENDS, NO_LINK
-from orograph.kernels.shortest_path_tree.backtrack import LINKED, LOST, SOURCE, follow
+from orograph.kernels.shortest_path_tree.backtrack import (
+    LEFT,
+    LINKED,
+    LOST,
+    SOURCE,
+    follow,
+    follow_all,
+)
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
+from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
@@ -70,6 +78,61 @@ class PathReader:
                     f"row {row}, column {column}: it is a part of a result; give the whole one, or "
                     "a part with the way to the source"
                 )
+
+    def trace_all(self, starts: Integers) -> tuple[Integers, Integers]:
+        """Return the cells of the paths from several cells, path after path, and their numbers.
+
+        No path goes along a link. A window is read once, unless more are on the way than are kept.
+        """
+        at = starts.copy()
+        number, count, cells = [], [], []  # of the part of a path in a window
+        length = np.zeros(len(starts), np.int64)
+        going = np.arange(len(starts))
+        while going.size:
+            rows, columns = at[going].T // self._side
+            order = np.lexsort((columns, rows))
+            going, rows, columns = going[order], rows[order], columns[order]
+            other = (np.diff(rows) != 0) | (np.diff(columns) != 0)
+            left = []
+            for paths in np.split(going, np.flatnonzero(other) + 1):
+                window, codes = self._window(*at[paths[0]].tolist())
+                corner = np.array([window.y, window.x])
+                passed, counts, how, ends = follow_all(codes, at[paths] - corner)
+                at[paths] = ends + corner
+                number.append(paths)
+                count.append(counts)
+                cells.append(passed + corner)
+                length[paths] += counts
+                self._check_on_the_way(paths, how, at[paths], length[paths])
+                left.append(paths[how == LEFT])
+            going = np.concatenate(left)
+        if not number:
+            return np.empty((0, 2), np.int64), length
+        numbers, counts = np.concatenate(number), np.concatenate(count)
+        order = np.argsort(numbers, kind="stable")
+        first = (np.cumsum(counts) - counts)[order]
+        counts = counts[order]
+        place = np.arange(counts.sum()) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        return np.concatenate(cells)[place], length
+
+    def _check_on_the_way(
+        self,
+        paths: Integers,
+        how: Integers,
+        at: Integers,
+        length: Integers,
+    ) -> None:
+        """Raise InputError for paths that lead nowhere, or out of the raster."""
+        shape = np.array(self._directions.shape)
+        wrong = (how == LOST) | (how == LINKED) | (length > shape.prod())
+        wrong |= ((at < 0) | (at >= shape)).any(axis=1)
+        if wrong.any():
+            path = int(wrong.argmax())
+            y, x = at[path].tolist()
+            raise InputError(
+                f"result: back directions of point {paths[path]} lead nowhere at row {y}, column "
+                f"{x}; is back_direction what cost_distance has written, whole?"
+            )
 
     def _over_link(
         self, number: int, row: int, column: int

@@ -36,7 +36,7 @@ from orograph.kernels.shortest_path_tree.crossings import (
 )
 from orograph.operations.job import Job, RasterJob, UnstoredJob
 from orograph.polygons.job import TracedParts
-from orograph.results.paths import LeastCostPath
+from orograph.results.paths import line_lengths
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -85,7 +85,9 @@ class ZoneCrossings:
         at = rows + self.halo, columns + self.halo
         first = (window.y + rows) * width + window.x + columns
         merged = _merged(own, labels[at], first, tile.dist[at])
-        return least_of([found, merged])._asdict()
+        if merged.cost.size:
+            found = least_of([found, merged])
+        return found._asdict()
 
 
 def _merged(own: Integers, labels: Integers, cells: Integers, cost: Array) -> Crossings:
@@ -149,7 +151,7 @@ class RegionNetwork:
             np.arange(16).reshape(4, 4),
         ]
         whole = Window(0, 0, 4, 4)
-        spanning_tree(Crossings(**zones.solve(whole, whole, cells, lambda: None)))
+        spanning_tree(least_of([Crossings(**zones.solve(whole, whole, cells, lambda: None))]))
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Stages:
         """Return the engine of all stages."""
@@ -218,30 +220,29 @@ def _cross_zones(
 
 def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLayer:
     """Return the link over each crossing as a line from the smaller label to the greater one."""
+    import shapely
     import xarray as xr
 
     place, width = like.georeference, like.shape[1]
-    reader = PathReader(directions, xr.Dataset())
     ends = np.stack(np.divmod(crossings.cells, width), axis=2)
-    geometry = np.empty(len(ends), object)
-    length = np.empty(len(ends))
-    # by place, so that a window of back directions is read once
-    for number in np.argsort(crossings.cells[:, 0], kind="stable").tolist():
-        start, end = ends[number].tolist()
-        back = reader.trace(number, *start)[0]
-        # a cell that is both ends belongs to the other region, and may be all there is
-        onward = reader.trace(number, *end)[0] if start != end else back[: len(back) == 1]
-        cells = np.concatenate([back[::-1], onward])
-        cost = crossings.cost[number].item()
-        path = LeastCostPath(
-            cells, coordinates_of(cells[:, 0], cells[:, 1], place), cost, place.map_crs
-        )
-        geometry[number], length[number] = path.geometry, path.length
+    cells, counts = PathReader(directions, xr.Dataset()).trace_all(ends.reshape(-1, 2))
+    first = (np.cumsum(counts) - counts).reshape(-1, 2)
+    back, onward = counts.reshape(-1, 2).T
+    # a cell that is both ends belongs to the other region, and may be all there is
+    onward = np.where((ends[:, 0] == ends[:, 1]).all(axis=1), back == 1, onward)
+    # from the last cell of the way back to the first one, then onward from the other end
+    pieces = np.stack([back, onward], axis=1).reshape(-1)
+    begin = np.stack([first[:, 0] + back - 1, first[:, 1]], axis=1).reshape(-1)
+    step = np.tile([-1, 1], len(ends))
+    within = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    cells = cells[np.repeat(begin, pieces) + np.repeat(step, pieces) * within]
+    points, counts = coordinates_of(cells[:, 0], cells[:, 1], place), back + onward
+    geometry = shapely.linestrings(points, indices=np.repeat(np.arange(len(ends)), counts))
     columns = {
         "from": crossings.labels[:, 0],
         "to": crossings.labels[:, 1],
         "cost": crossings.cost,
-        "length": length,
+        "length": line_lengths(points, counts, place.map_crs),
         "from_row": ends[:, 0, 0],
         "from_col": ends[:, 0, 1],
         "to_row": ends[:, 1, 0],

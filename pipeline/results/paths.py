@@ -12,10 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles import html
+from orograph.tiles.arrays import Integers, Reals
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.vector.layer import VectorLayer
 
 MOST_SHOWN = 10  # rows of a list of paths in a notebook
+
+
+def line_lengths(points: Reals, counts: Integers, crs: str | None) -> Reals:
+    """Return the lengths of lines in units of the CRS, or in metres if the CRS is geographic.
+
+    ``points`` (n, 2) are those of all lines, one after the other; ``counts`` has their numbers,
+    which are not 0.
+    """
+    if not len(counts):
+        return np.empty(0)
+    if crs is not None and parse_crs(crs, "path").is_geographic:
+        from pyproj import Geod
+
+        steps = np.asarray(Geod(ellps="WGS84").line_lengths(*points.T))[: len(points) - 1]
+    else:
+        steps = np.hypot(*np.diff(points, axis=0).T)
+    ends = np.cumsum(counts)
+    steps = np.append(steps, 0.0)
+    steps[ends - 1] = 0.0  # from the end of a line to the next one
+    lengths: Reals = np.add.reduceat(steps, ends - counts)
+    return lengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -257,7 +257,8 @@ class StoredSession(Session[T]):
                 self.bytes_written = self.target.path.stat().st_size
             return found  # type: ignore[no-any-return]
         begin_phase("publishing")
-        if attributes and self.target is not None:
+        # in an object store they are put with all that publishing adds
+        if attributes and not (self.target is None and space.out.etags):
             update_attributes(space.result, None, attributes)
         table = engine.table()
         names = table.dimensions if isinstance(table, ColumnsInTurns) else table

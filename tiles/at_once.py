@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from orograph.tiles.storage import Storage
+if TYPE_CHECKING:
+    from orograph.tiles.storage import Storage
 
 REQUESTS_AT_ONCE = 16
 """Requests of one thread to an object store that wait together at the most."""
@@ -21,7 +22,7 @@ U = TypeVar("U")
 
 
 def at_once(storage: Storage, *calls: Callable[[], Any]) -> list[Any]:
-    """Return what some functions return, called at the same time if a storage answers slowly.
+    """Call functions, at the same time if a storage answers slowly, and return their results.
 
     If several raise an exception, that of the first of them is raised, when all have ended.
     """

@@ -613,7 +613,7 @@ def _restored(root: str, items: tuple[tuple[str, str | bool], ...]) -> ObjectSto
 
 
 class _Commit(NamedTuple):
-    """What a root's commit was when it was looked at."""
+    """The commit of a root at the time when it was read."""
 
     state: State | None
     """None: there was none."""

@@ -196,7 +196,7 @@ class Storage(Protocol):
         """Yield key and state of every object below a prefix, in any order."""
 
     def inventory(self) -> Any:
-        """Return what is below the root, for a later `delete_all`; None where it need not know."""
+        """List all below the root for a later `delete_all`; return None where it needs no list."""
 
     def delete_all(self, prefix: str = "", first: str = "", listed: Any = None) -> None:
         """Delete all objects below a prefix, also what killed deletions have left.
@@ -265,7 +265,7 @@ class Storage(Protocol):
         """Delete what writers that were killed have left below this root, at `staging`."""
 
     def last_commit(self) -> Any:
-        """Return what `commit` has named last, for the next one to notice another since."""
+        """Return the last commit, by which `commit` notices that another came after it."""
 
     def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         """Rename a finished store to this root, replacing an older one if allowed.

@@ -33,7 +33,7 @@ class CheckpointStore(Protocol):
         """Whether each call waits for a server, which also bills it."""
 
     def together(self, *calls: Callable[[], Any]) -> list[Any]:
-        """Return what functions return that save and load entries, at once where each waits."""
+        """Call functions that save and load entries, at once where each waits for a server."""
 
     def save(self, kind: str, node: Node, entry: object, *, compressed: bool = True) -> None:
         """Store ``entry``, replacing an older one under the same name."""

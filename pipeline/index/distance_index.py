@@ -34,7 +34,7 @@ from orograph.index.points import (
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import cells_under, update_links, update_values
-from orograph.kernels.backends import resolve_backend
+from orograph.kernels.backends import may_use_numba, resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.results.paths import LeastCostPath
@@ -121,7 +121,7 @@ class DistanceIndex:
         memory = _check_memory(memory)
         check_client(client)
         backend = resolve_backend("minplus", backend)  # of which a table is made
-        if client is not None and backend == "cuda":
+        if client is not None and not may_use_numba(backend):
             raise InputError(
                 "client: tables are computed on the GPU of this process with backend='cuda'; give "
                 "one of the two"
@@ -725,7 +725,7 @@ class DistanceIndex:
 
     def _table(self, start: Places, end: Places, nearest: int | None) -> npt.NDArray[Any]:
         """Return the costs between places; with ``nearest`` those of the least of each row."""
-        if self._backend == "cuda" and self._on_device is None:
+        if not may_use_numba(self._backend) and self._on_device is None:
             self._on_device = BlocksOnDevice(self._blocks)
         client = None if self._on_device else self._client or current_client()
         context = QueryContext(client, self._on_device)

@@ -1,4 +1,4 @@
-"""What sessions have in common: the execution of a job, its log, its report."""
+"""The base class of sessions: executes a job, and writes its log and report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from orograph import __version__
-from orograph.execution.run import Engine
 from orograph.execution.settings import thread_count
 from orograph.execution.watch import Record, begin_phase
 from orograph.operations.job import Job
@@ -23,6 +22,8 @@ from orograph.tiles.errors import Cancelled, InputError
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from orograph.execution.run import Engine
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ import xarray as xr
 
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec, run_layout
-from orograph.execution.run import Engine, ResultTable
 from orograph.execution.settings import setting
 from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.georeference import Georeference
@@ -27,6 +26,9 @@ from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, begin_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.sink import ArraySink
+
+if TYPE_CHECKING:
+    from orograph.execution.run import Engine, ResultTable
 
 T = TypeVar("T")
 

@@ -165,7 +165,7 @@ class StoredSession(Session[T]):
         return Workspace(out, identity, **how, lease=lease, looked=looked)
 
     def _identity(self) -> dict[str, Any]:
-        """Return what the run computes, by which it is known when it is resumed."""
+        """Return the description of the run by which it is recognized when it is resumed."""
         identity = {**self.job.identity(), "orograph": __version__}
         if self.job.spec.resume:
             refuse_unversioned(self.job.rasters)

@@ -73,7 +73,7 @@ def _unfinished(folder: Storage) -> StoreExistsError:
 
 
 class Looked(NamedTuple):
-    """What there is at the place of a store that a run is to write."""
+    """An unfinished run, or a reason to refuse, found where a run is to write its store."""
 
     names: set[str] | None
     """Those in the folder of an unfinished run; None without one."""
@@ -84,7 +84,7 @@ class Looked(NamedTuple):
 
 
 def look_at(out: Storage, overwrite: bool) -> Looked:
-    """Return what there is at the place of a store; ``overwrite`` is that of `check_target`."""
+    """Look at the place of a store before a run; ``overwrite`` is that of `check_target`."""
     folder = partial_storage(out)
 
     def identity() -> dict[str, Any] | None:
@@ -188,7 +188,7 @@ class Workspace:
 
     @property
     def witness(self) -> Witness:
-        """What workers look for to see that they see this run's folder.
+        """The object that workers look for, to check that they see this run's folder.
 
         In an object store it is the lease, which is there before the folder.
         """

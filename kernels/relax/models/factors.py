@@ -171,7 +171,7 @@ def slope_factors(ahead, back, u, v, length, p, scratch):
 
 @compiled(error_model="numpy")
 def _compute_factors(angles, slopes, sign, kind, p):
-    """Replace the angles of a row by their factors, of a kind that is no table.
+    """Replace the angles of a row by their factors, which a function gives and not a table.
 
     ``sign`` times ``slopes`` are their tangents.
     """

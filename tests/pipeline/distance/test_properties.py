@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -766,6 +767,61 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
         assert len(victims) == 5
         assert_same(result, expected)
         assert_same(og.open(tmp_path / "cost.zarr"), expected)
+
+
+@pytest.mark.long
+def test_a_worker_that_is_terminated_saves_its_states(
+    stored: Path, tmp_path: Path, expected: xr.Dataset, gate: Gate
+) -> None:
+    """As SLURM and Kubernetes do: SIGTERM to the process of ``dask worker``; the run goes on."""
+    out = tmp_path / "cost.zarr"
+    with (
+        mortal_cluster(1) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address),
+                *("--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path)),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as ended,
+    ):
+        try:
+            client.wait_for_workers(2, timeout=300)
+            client.run(save_nothing_before_the_end)
+            run = called(
+                gate,
+                og.cost_distance.submit,
+                WatchedRaster(stored, tmp_path / "diary.txt", gate=gate),
+                points(LARGE_SOURCES),
+                outputs=ALL,
+                out=out,
+                shard=SHARD,
+                client=client,
+            )
+            wait_until(
+                gate.until(lambda: run.progress().done >= 0.5 * TILES),
+                lambda: run.status == "running" or run.result() is None,
+            )
+            assert not list(tmp_path.glob(SAVED))
+            ended.send_signal(signal.SIGTERM)
+            assert ended.wait(60) == 0, ended.stderr and ended.stderr.read()
+            assert list(tmp_path.glob(SAVED))
+        finally:
+            gate.open()
+            ended.kill()
+        assert_same(run.result(), expected)
+    assert_same(og.open(out), expected)
+
+
+SAVED = "*.partial/**/state-0/*"
+
+
+def save_nothing_before_the_end() -> None:
+    """Let no worker save states while it works."""
+    tile_states.SAVING = 1e-9
 
 
 DRIVER = """

@@ -165,7 +165,7 @@ def _identity(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:
     class Launched(Exception):
         pass
 
-    def launch(job: Any, name: str, *more: Any) -> None:
+    def launch(job: Any, name: str, *more: Any, **how: Any) -> None:
         jobs.append(job)
         raise Launched
 

@@ -34,7 +34,7 @@ from orograph.index.points import (
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import cells_under, update_links, update_values
-from orograph.kernels.backends import may_use_numba, resolve_backend
+from orograph.kernels.backends import BACKENDS, may_use_numba, resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.results.paths import LeastCostPath
@@ -120,6 +120,7 @@ class DistanceIndex:
             )
         memory = _check_memory(memory)
         check_client(client)
+        backend = check_choice("backend", backend, BACKENDS)
         backend = resolve_backend("minplus", backend)  # of which a table is made
         if client is not None and not may_use_numba(backend):
             raise InputError(

@@ -239,7 +239,7 @@ def test_how_to_resume_is_told_without_secrets(
     bucket, options = private
     og.ingest(GRID, f"{bucket}/dem.zarr", storage_options=options, **OPTIONS)
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("orograph.operations.operation.launch", interrupt)

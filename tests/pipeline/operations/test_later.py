@@ -53,9 +53,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     runs: list[Any] = []
 
     class Noted(og.Run[Any]):
-        def __init__(self, *given: Any) -> None:
+        def __init__(self, *given: Any, **how: Any) -> None:
             runs.append(self)
-            super().__init__(*given)
+            super().__init__(*given, **how)
 
     monkeypatch.setattr(launch, "Run", Noted)
     return runs

@@ -210,18 +210,18 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def test_a_result_is_on_the_device_before_its_checkpoints_are_removed(
     kind: str, synced: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    clear = workspace.Workspace.clear
+    leave = workspace.Workspace._leave
     checked: list[bool] = []
 
-    def check(space: workspace.Workspace) -> None:
+    def check(space: workspace.Workspace, inventory: Any) -> None:
         result = str(space.result)
         below = [p for p in (tmp_path / "out").rglob("*") if "c" in p.parts or p.is_file()]
         missing = [str(p) for p in below if str(p).replace(str(space.out), result) not in synced]
         checked.append(missing == [] and str(tmp_path) in synced)
         assert missing == []
-        clear(space)
+        leave(space, inventory)
 
-    monkeypatch.setattr(workspace.Workspace, "clear", check)
+    monkeypatch.setattr(workspace.Workspace, "_leave", check)
     RUNS[kind](out=tmp_path / "out")
     assert checked == [True]
 

@@ -205,7 +205,7 @@ def test_a_run_whose_geotiff_is_taken_ends_and_harms_nothing(dem: Path, gate: Ga
 def test_a_run_that_cannot_begin_gives_back_what_it_holds(
     dem: Path, name: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_thread(*_: Any) -> None:
+    def no_thread(*_: Any, **__: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("orograph.operations.launch.Run", no_thread)
@@ -280,10 +280,10 @@ def test_a_store_removed_while_it_is_created_is_named(
 ) -> None:
     compressor = create._compressor
 
-    def remove(*given: Any) -> Any:
+    def remove(*given: Any, **how: Any) -> Any:
         for path in dem.parent.rglob("*/result.zarr/zarr.json"):
             path.unlink()
-        return compressor(*given)
+        return compressor(*given, **how)
 
     monkeypatch.setattr(create, "_compressor", remove)
     with pytest.raises(og.DamagedStoreError, match=r"result\.zarr/zarr\.json: it has been removed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,9 @@ def fingerprints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     taken: list[str] = []
     original = StoreRaster.fingerprint
 
-    def fingerprint(raster: StoreRaster) -> str:
+    def fingerprint(raster: StoreRaster, *given: Any) -> str:
         taken.append(raster.path)
-        return original(raster)
+        return original(raster, *given)
 
     monkeypatch.setattr(StoreRaster, "fingerprint", fingerprint)
     return taken

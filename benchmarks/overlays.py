@@ -1,4 +1,4 @@
-"""What levels of larger blocks in a distance index would take, cost and save.
+"""Measure the size, the cost and the use of further levels of blocks in a distance index.
 
     python benchmarks/overlays.py --side 1024 --block 128
 
@@ -30,7 +30,7 @@ LARGEST_SPARSIFIED = 512  # cells a side: more take minutes
 
 
 def stored_bytes(matrix: np.ndarray) -> int:
-    """Return what the lower half of a matrix takes, compressed as in an index."""
+    """Return the bytes of the lower half of a matrix, compressed as in an index."""
     n = len(matrix)
     half = np.empty(n * (n + 1) // 2, matrix.dtype)
     copy_lower_triangle(matrix, half)

@@ -1,4 +1,4 @@
-"""Where the threads of workers spend a run: calls, seconds and CPU seconds of what takes time.
+"""Count calls, seconds and CPU seconds of the functions in which workers spend a run.
 
 Functions are wrapped in the workers of a cluster, by `installed`, so that a run is measured as it
 is. Seconds are those of all threads together; nested calls count in both.

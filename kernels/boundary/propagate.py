@@ -168,7 +168,7 @@ def rounding(stored: Array, height: int, width: int, terminals: int) -> tuple[An
     """
     if stored.dtype.kind == "i":
         return stored.dtype.type(0), stored.dtype.type(0)
-    # An entry is a sum of sums; so many additions may lie one upon the other. An elimination adds
+    # `depth` bounds the additions that an entry, a sum of sums, is made of. An elimination adds
     # at most twice for each cell of a line, the lines of all levels together are at most four
     # sides long, and a leaf has a few cells. Rows of terminals are sums along a path of cells.
     depth = height * width if terminals else 8 * (height + width)

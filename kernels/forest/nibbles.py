@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Mask = npt.NDArray[np.uint8]
 
-STEP = 2**16  # pairs packed at a time, as many as a cache holds
+STEP = 2**16  # pairs packed at a time, which fit into a cache
 # Pairs unpacked at a time. Threads of a GPU worker do it at once, and each operation gives up
 # Python's lock and waits for it: with 2**16 pairs that took most of the time.
 LONG_STEP = 2**21

@@ -1,9 +1,9 @@
 """Searches in a graph that is read a part at a time, where all parts share the memory.
 
-What is known of vertices, their costs or hops, is there for the whole graph; arcs are there of one
-part. A visit brings a part to its fixpoint up to a bound. A vertex of another part that it lowers
-is *pending*: it waits to be relaxed when its own part is visited. Costs only fall, and the last
-ones are the least sums over all paths, whatever the order of the visits.
+The costs or hops of all vertices of the graph are held at once, the arcs of one part only. A visit
+brings a part to its fixpoint up to a bound. A vertex of another part that it lowers is *pending*:
+it waits to be relaxed when its own part is visited. Costs only fall, and the last ones are the
+least sums over all paths, whatever the order of the visits.
 
 Arrays, beside those of `orograph.kernels.graph.near_far`:
 

@@ -1,10 +1,9 @@
 """Costs over the borders of blocks on a GPU: the host's side of propagate.cu.
 
-Matrices stay in slots on the device, those unused for longest out first, so blocks are uploaded
-once for many questions. A round of a propagation visits the blocks at which costs have arrived, all
-or as many as there are slots; the host learns which they are, uploads those that are missing, and
-launches the next round. Costs are
-those of `orograph.kernels.boundary.propagate`, to the bit.
+Matrices stay in slots on the device, and the least recently used are replaced first, so a block is
+uploaded once for many questions. A round of a propagation visits the blocks at which costs have
+arrived, at most one a slot; the host reads which they are, uploads the missing ones, and launches
+the next round. Costs are those of `orograph.kernels.boundary.propagate`, to the bit.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ class DeviceBlocks:
         sources : of (block, (n,) costs from the source to the cells of its border)
         targets : of (block, (n,) costs from the cells of its border to the target)
         costs : (targets, sources)
-            What is known of the costs: those of ways that stay inside a block.
+            The costs of the ways that stay inside a block.
 
         Returns
         -------

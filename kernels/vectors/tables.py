@@ -1,7 +1,7 @@
 """Tables that are interpolated linearly, looked up without a search.
 
-The span of a table is cut into equal buckets, so many that most hold one knot at the most. A record
-of a bucket has one of its knots, if any, else the last one before it, and the two lines that meet
+The span of a table is cut into equal buckets, most of which hold at most one knot. A record of a
+bucket has one of its knots, if any, else the last one before it, and the two lines that meet
 there. Where a bucket has more knots, its record leads to that of the next knot, and so on.
 
 Laid out in an array p of float64, from a place on: first and last knot, buckets a unit, and how

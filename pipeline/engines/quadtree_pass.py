@@ -209,7 +209,7 @@ class QuadtreePass:
             with using(fetched):
                 summary, saved = self._climb(node)
         else:
-            # the merge of what is given costs less than to ask, if nothing was saved before
+            # merging given summaries costs less than asking, if nothing was saved before
             asks = not (given and checkpoints.began_empty)
             if asks and (known := look()) is not None:
                 return known

@@ -1,7 +1,7 @@
 """Searches in a graph in parts by this process, which reads a part at a time.
 
-It holds what is known of the vertices of the whole graph, and the arcs of one part; of stored
-graphs as many parts as fit into half of its memory. A visit brings a part to its fixpoint up to a
+It holds the costs of all vertices of the graph, and the arcs of one part; of stored graphs it keeps
+the parts that fit into half of its memory. A visit brings a part to its fixpoint up to a
 bound (`orograph.kernels.graph.part_search`). The part with the least cost that waits is next, and
 the bound lies above the least cost that waits in any other.
 """
@@ -85,7 +85,7 @@ class PartReader:
 
 
 class Search:
-    """State of one search: what is known of the vertices, and which wait to be relaxed."""
+    """State of one search: the costs of the vertices, and the vertices that wait to be relaxed."""
 
     def __init__(self, graph: Graph, starts: Integers, found: Array, nothing: Any) -> None:
         n, parts = graph.vertex_count, graph.part_count

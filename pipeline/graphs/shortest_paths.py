@@ -110,7 +110,7 @@ def shortest_paths(
     the same bits with every method. Among several predecessors, the one with the fewest edges to
     the source is chosen, then the first in the order of the graph's source.
 
-    A graph in several parts is read a part at a time by this process, which holds some 16 bytes a
+    A graph in several parts is read a part at a time by this process, which holds about 16 bytes a
     vertex and source, and as many parts of a stored graph as fit into half of its memory. Several
     sources are worked on in threads. With ``out=`` or ``client``, delta-stepping and Dijkstra's
     algorithm without predecessors run over parts in threads or on the workers, and can be resumed.

@@ -117,8 +117,9 @@ class IndexStore:
         create_store(storage, form.shape, form.layout, variables, place, header, run)
         about = "boundary distances of blocks, and steps out of them"
         with report_full_storage(str(storage)):
+            zarr_store = storage.zarr_store()
             create_dense(
-                storage,
+                zarr_store,
                 "matrices",
                 (form.count, form.record),
                 dtype,
@@ -136,7 +137,7 @@ class IndexStore:
             for name, (values, dimensions, about) in tables.items():
                 attrs = {"long_name": about}
                 table = create_dense(
-                    storage, name, values.shape, values.dtype, values.shape, dimensions, attrs
+                    zarr_store, name, values.shape, values.dtype, values.shape, dimensions, attrs
                 )
                 table[...] = values
                 storage.sync(_key_of_table(name, values))

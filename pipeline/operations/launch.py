@@ -37,7 +37,7 @@ def launch(
 ) -> Run[T]:
     """Start a job and return its run; ``name`` is that of the operation.
 
-    ``planned`` is that of `Record`, ``keep`` that of `StoredSession`. With ``wait`` brief work in
+    For ``planned`` see `Record`, for ``keep`` `StoredSession`. With ``wait`` brief work in
     memory is done when this returns.
 
     Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and

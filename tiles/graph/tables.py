@@ -59,11 +59,11 @@ class NetworkXGraph(Protocol):
 
     @property
     def nodes(self) -> Callable[..., Any]:
-        """The nodes, with what is known of them."""
+        """The nodes and their attributes."""
 
     @property
     def edges(self) -> Callable[..., Any]:
-        """The edges, with what is known of them."""
+        """The edges and their attributes."""
 
     def adjacency(self) -> Iterator[Any]:
         """Yield the neighbours of each node."""

@@ -206,7 +206,7 @@ def begin_store(
     for name in names:
         if name in reserved or "/" in name or name.startswith((".", "__")) or names.count(name) > 1:
             raise InputError(f"variable name {name!r} is taken or no file name; rename it")
-    if run is None or not storage.etags:  # a run has drawn the name, which nobody else has
+    if run is None or not storage.etags:  # a run has drawn a name of its own
         check_target(storage, overwrite=False)
     mapping = place.grid_mapping_attributes()
     mark: dict[str, Any] = {
@@ -290,7 +290,7 @@ def _write_axes(store: Any, place: Georeference) -> None:
     for name, values, attributes in axes:
         if values is not None:
             shape, attrs = values.shape, jsonable(attributes)
-            _create_dense(store, name, shape, values.dtype, shape, (name,), attrs)[...] = values
+            create_dense(store, name, shape, values.dtype, shape, (name,), attrs)[...] = values
 
 
 class ColumnsInTurns(NamedTuple):
@@ -430,28 +430,13 @@ class TableWriter:
         if values.dtype in self._documents:  # zarr-python takes more than a millisecond for each
             self._storage.delete_all(name)  # what a run that was killed has left
             return
-        create_dense(self._storage, name, chunk, values.dtype, chunk, self._dimensions[name])
+        create_dense(
+            self._storage.zarr_store(), name, chunk, values.dtype, chunk, self._dimensions[name]
+        )
         self._documents[values.dtype] = read_document(self._storage, f"{name}/zarr.json")
 
 
 def create_dense(
-    storage: Storage,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    chunks: tuple[int, ...],
-    dimensions: tuple[str, ...],
-    attrs: Mapping[str, Any] | None = None,
-    level: int = DENSE_LEVEL,
-) -> Any:
-    """Create a Zarr array in an unfinished store, chunked along rows, and return it.
-
-    The metadata of the group remain as they are, until `list_table` lists the array in them.
-    """
-    return _create_dense(storage.zarr_store(), name, shape, dtype, chunks, dimensions, attrs, level)
-
-
-def _create_dense(
     store: Any,
     name: str,
     shape: tuple[int, ...],
@@ -461,7 +446,10 @@ def _create_dense(
     attrs: Mapping[str, Any] | None = None,
     level: int = DENSE_LEVEL,
 ) -> Any:
-    """Create a Zarr array, as `create_dense`, in a store of zarr-python."""
+    """Create a Zarr array in an unfinished store of zarr-python, chunked along rows; return it.
+
+    The metadata of the group remain as they are, until `list_table` lists the array in them.
+    """
     import zarr
     from zarr.codecs import Crc32cCodec
 

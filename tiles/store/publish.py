@@ -262,7 +262,7 @@ class Publication:
     ) -> Publication:
         """Read what must be known of a finished store, and of its target, to publish it.
 
-        The arguments are those of `publish`; ``attributes`` are added to those of the store, and
+        For the arguments see `publish`; ``attributes`` are added to those that the store has, and
         ``known`` are arrays of it whose metadata have been read.
 
         Raises

@@ -731,6 +731,16 @@ def stored(tmp_path: Path) -> Path:
     return tmp_path / "friction.zarr"
 
 
+def held_run(stored: Path, out: Path, gate: Gate, client: Client) -> og.Run[xr.Dataset]:
+    """Submit the distance to all outputs, and return its run, whose reading the gate holds."""
+    raster = WatchedRaster(stored, out.with_name("diary.txt"), gate=gate)
+    how: dict[str, Any] = {"outputs": ALL, "out": out, "shard": SHARD, "client": client}
+    run: og.Run[xr.Dataset] = called(
+        gate, og.cost_distance.submit, raster, points(LARGE_SOURCES), **how
+    )
+    return run
+
+
 def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
     stored: Path, tmp_path: Path, expected: xr.Dataset, gate: Gate
 ) -> None:
@@ -741,16 +751,7 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
     ):
         cluster.scheduler.allowed_failures = 20
         victims = set()
-        run = called(
-            gate,
-            og.cost_distance.submit,
-            WatchedRaster(stored, tmp_path / "diary.txt", gate=gate),
-            points(LARGE_SOURCES),
-            outputs=ALL,
-            out=tmp_path / "cost.zarr",
-            shard=SHARD,
-            client=client,
-        )
+        run = held_run(stored, tmp_path / "cost.zarr", gate, client)
         for share in (0.01, 0.1, 0.3, 0.5, 0.8):
             wait_until(
                 gate.until(lambda share=share: run.progress().done >= share * TILES),
@@ -791,16 +792,7 @@ def test_a_worker_that_is_terminated_saves_its_states(
         try:
             client.wait_for_workers(2, timeout=300)
             client.run(save_nothing_before_the_end)
-            run = called(
-                gate,
-                og.cost_distance.submit,
-                WatchedRaster(stored, tmp_path / "diary.txt", gate=gate),
-                points(LARGE_SOURCES),
-                outputs=ALL,
-                out=out,
-                shard=SHARD,
-                client=client,
-            )
+            run = held_run(stored, out, gate, client)
             wait_until(
                 gate.until(lambda: run.progress().done >= 0.5 * TILES),
                 lambda: run.status == "running" or run.result() is None,

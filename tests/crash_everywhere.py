@@ -13,10 +13,11 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import xarray as xr
@@ -69,6 +70,16 @@ def unfinished_at(out: Path) -> Path:
     return out.with_name(name + ".partial")
 
 
+def tell_and_exit(sent: Any, pipe: int) -> NoReturn:
+    """Write to a pipe and end a forked child, once what it deletes in a thread is deleted."""
+    for thread in threading.enumerate():  # `os._exit` does not wait
+        if thread.name == "orograph-delete":
+            thread.join()
+    with os.fdopen(pipe, "w") as file:
+        json.dump(sent, file)
+    os._exit(0)
+
+
 def forked(work: Callable[[], Any], die_before: int | None = None) -> Any:
     """What ``work`` returns in a forked child; None if it was killed at change ``die_before``."""
     reader, writer = os.pipe()
@@ -81,9 +92,7 @@ def forked(work: Callable[[], Any], die_before: int | None = None) -> Any:
             sent = work()
         except BaseException:
             sent = f"raised {traceback.format_exc()}"
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(sent, pipe)
-        os._exit(0)
+        tell_and_exit(sent, writer)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from crash_everywhere import warm_up
+from crash_everywhere import tell_and_exit, warm_up
 
 import orograph as og
 from orograph.index.arguments import wanted_index
@@ -156,9 +156,7 @@ def start(work: Callable[[], Any], go: Pipe) -> tuple[int, int]:
             sent = {"refused": str(error)}
         except BaseException as error:
             sent = {"failed": repr(error)}
-        with os.fdopen(writer, "w") as pipe:
-            json.dump(sent, pipe)
-        os._exit(0)
+        tell_and_exit(sent, writer)
     os.close(writer)
     return child, reader
 

@@ -27,7 +27,6 @@ NODATA = -1
 
 
 @stored("toy-word")
-@dataclass(frozen=True)
 class Word:
     """A sequence of cells: how many, and their rolling hash."""
 

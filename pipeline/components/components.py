@@ -48,7 +48,7 @@ from orograph.tiles.arguments import (
 )
 from orograph.tiles.arrays import Array, Columns, Integers, empty
 from orograph.tiles.errors import InputError
-from orograph.tiles.format.codec import stored
+from orograph.tiles.format.codec import register, stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
@@ -72,15 +72,14 @@ LABELS = Variable(
 OUTPUTS = ("labels", "component_size", "component_box")
 DTYPES = ("int64", "int32")
 
-stored("components-run-labels")(RunLabels)
-stored("components-cell-labels")(CellLabels)
+register("components-run-labels", RunLabels)
+register("components-cell-labels", CellLabels)
 
 METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
 """Of graphs alone."""
 
 
 @stored("components-parts")
-@dataclass(frozen=True)
 class Parts(Columns):
     """Components, or parts of components, that touch a border, ordered by their first cells."""
 
@@ -94,7 +93,6 @@ class Parts(Columns):
 
 
 @stored("components-summary")
-@dataclass(frozen=True)
 class Summary:
     """Border values of a node and the components that touch its border, for its parent."""
 
@@ -107,7 +105,6 @@ class Summary:
 
 
 @stored("components-leaf-state")
-@dataclass(frozen=True)
 class LeafState:
     """Saved state of a tile: its labels and the attributes of each of its components."""
 
@@ -125,7 +122,6 @@ class LeafState:
 
 
 @stored("components-merge-state")
-@dataclass(frozen=True)
 class MergeState:
     """Saved state of a node: the components that it merged across its children's borders."""
 

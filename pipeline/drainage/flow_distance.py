@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 @stored("flow-lengths")
-@dataclass(frozen=True)
 class Summary:
     """Summary of a node: the paths from its border cells, and how long they are."""
 
@@ -43,7 +42,6 @@ class Summary:
 
 
 @stored("flow-lengths-state")
-@dataclass(frozen=True)
 class MergeState:
     """Paths between a node's children, and their lengths."""
 

@@ -36,7 +36,6 @@ OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
 
 
 @stored("stream-pieces")
-@dataclass(frozen=True)
 class Pieces:
     """Pieces of streams; arrays with an element for each."""
 
@@ -80,7 +79,6 @@ class Message(NamedTuple):
 
 
 @stored("stream-cells")
-@dataclass(frozen=True)
 class LeafState:
     """The stream cells of a tile, piece by piece, row-major in the tile."""
 

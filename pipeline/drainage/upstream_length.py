@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 @stored("flow-longest")
-@dataclass(frozen=True)
 class LongestSummary:
     """Summary of a node: its paths, their lengths, and the longest of its paths that leave it."""
 
@@ -43,7 +42,6 @@ class LongestSummary:
 
 
 @stored("flow-longest-state")
-@dataclass(frozen=True)
 class LongestState:
     """Paths between a node's children, and the longest paths that leave each child."""
 

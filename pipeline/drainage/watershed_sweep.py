@@ -36,7 +36,6 @@ WATERSHED = Variable("watershed", np.dtype(np.int64), NONE, {"long_name": "label
 
 
 @stored("flow-watersheds")
-@dataclass(frozen=True)
 class Summary:
     """Flow paths of a node's border cells, and the outlets at which they end inside the node."""
 
@@ -52,7 +51,6 @@ class Summary:
 
 
 @stored("flow-watersheds-leaf")
-@dataclass(frozen=True)
 class LeafState:
     """Saved state of a tile: its labels, and the path ends that they stand for."""
 
@@ -72,7 +70,6 @@ STAYS = np.iinfo(np.int64).max
 
 
 @stored("flow-watersheds-merge")
-@dataclass(frozen=True)
 class MergeState:
     """Saved state of a node: paths between its children, and path ends in each of them."""
 

@@ -29,7 +29,6 @@ MOST = 2**62
 
 
 @stored("flow-amounts")
-@dataclass(frozen=True)
 class Amounts:
     """Amounts of water as fixed-point numbers: whole units and fractions of 2**-62."""
 
@@ -54,7 +53,6 @@ class Amounts:
 
 
 @stored("flow-accumulation")
-@dataclass(frozen=True)
 class Summary:
     """Flow paths of a node, and the amount of its own water that leaves at each border cell."""
 
@@ -63,7 +61,6 @@ class Summary:
 
 
 @stored("flow-accumulation-state")
-@dataclass(frozen=True)
 class MergeState:
     """Flow paths between a node's children, and the amounts that leave the children."""
 

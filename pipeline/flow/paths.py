@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from orograph.tiles.grid.quadtree import Place
 
 
 @stored("flow-paths")
-@dataclass(frozen=True)
 class Paths:
     """Flow paths from a node's border cells, as the border cell at which each leaves the node."""
 
@@ -29,7 +27,6 @@ class Paths:
 
 
 @stored("flow-junction")
-@dataclass(frozen=True)
 class Junction:
     """Border cells of a node's children, and the flow paths that connect them."""
 

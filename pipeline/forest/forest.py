@@ -65,7 +65,6 @@ EDGES = Variable(
 
 
 @stored("forest-edges")
-@dataclass(frozen=True)
 class Edges(Columns):
     """Edges between border cells, each standing for one edge of the grid.
 
@@ -81,7 +80,6 @@ class Edges(Columns):
 
 
 @stored("forest-summary")
-@dataclass(frozen=True)
 class Summary:
     """Border values of a node, its undecided edges, and its totals, for its parent."""
 
@@ -93,7 +91,6 @@ class Summary:
 
 
 @stored("forest-leaf-state")
-@dataclass(frozen=True)
 class LeafState:
     """Saved state of a tile: its forest edges so far, and its undecided edges."""
 
@@ -104,7 +101,6 @@ class LeafState:
 
 
 @stored("forest-merge-state")
-@dataclass(frozen=True)
 class MergeState:
     """Saved state of a node: which edges of its children and between them are in the forest."""
 

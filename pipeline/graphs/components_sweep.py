@@ -25,7 +25,6 @@ from orograph.tiles.store.create import Variable
 
 
 @stored("graph-components-summary")
-@dataclass(frozen=True)
 class Summary:
     """Components of a node from which arcs leave it, for its parent."""
 
@@ -42,7 +41,6 @@ class Summary:
 
 
 @stored("graph-components-state")
-@dataclass(frozen=True)
 class State:
     """Saved state of a node: its components, and to which each child's components belong."""
 

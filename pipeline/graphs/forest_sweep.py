@@ -29,7 +29,6 @@ from orograph.tiles.store.create import Variable
 
 
 @stored("graph-forest-summary")
-@dataclass(frozen=True)
 class Summary:
     """Undecided edges between a node's border vertices, and its leaving arcs, for its parent."""
 
@@ -43,7 +42,6 @@ class Summary:
 
 
 @stored("graph-forest-state")
-@dataclass(frozen=True)
 class State:
     """Saved state of a node: the edges it considered, decided, and passed up."""
 

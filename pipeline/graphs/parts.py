@@ -52,7 +52,6 @@ class GraphParts:
 
 
 @stored("graph-arcs")
-@dataclass(frozen=True)
 class Arcs(Columns):
     """Arcs of a graph as columns: tail, head, weight and edge number."""
 

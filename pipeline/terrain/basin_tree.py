@@ -38,7 +38,6 @@ OUTSIDE = -1
 
 
 @stored("terrain-cells")
-@dataclass(frozen=True)
 class Cells(Columns):
     """Cells of the grid with sortable keys of their heights; terminals have negative numbers."""
 
@@ -52,7 +51,6 @@ class Cells(Columns):
 
 
 @stored("terrain-summary")
-@dataclass(frozen=True)
 class Summary:
     """Border of a node, and its undecided basins with the saddles between them."""
 
@@ -68,7 +66,6 @@ class Summary:
 
 
 @stored("terrain-tree")
-@dataclass(frozen=True)
 class Tree:
     """Decided part of a node's merge tree: basins that merge, where, and into which."""
 
@@ -85,7 +82,6 @@ class Tree:
 
 
 @stored("terrain-leaf-state")
-@dataclass(frozen=True)
 class LeafState:
     """Saved state of a tile: the basin label of each cell, 0 for nodata, and its merge tree.
 
@@ -100,7 +96,6 @@ NO_LABELS = np.empty((0, 0), np.uint16)
 
 
 @stored("terrain-merge-state")
-@dataclass(frozen=True)
 class MergeState:
     """Saved state of a node: its merge tree, and the places of its children's basins in it."""
 

@@ -2,8 +2,8 @@
 
 Shards of rasters and the blocks of a distance index are Zarr chunks: a Blosc frame [1]_ followed by
 its crc32c. Checkpoints are *entries*: any structure of None, booleans, integers, floats, strings,
-lists, tuples, dicts, NumPy scalars and arrays, and instances of classes registered by `stored`. The
-file of an entry consists of
+lists, tuples, dicts, NumPy scalars and arrays, and instances of classes registered by `stored` or
+`register`. The file of an entry consists of
 
 - a header of fixed size: four letters, the crc32c of all that follows, and the length of the JSON;
 - JSON: the version of the format, the name of the entry, the structure, and dtype and shape of
@@ -29,7 +29,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ _FAULTS = (
     struct.error,
 )
 
-_Class = TypeVar("_Class", bound=type)
+_T = TypeVar("_T")
 _classes: dict[str, tuple[Any, int]] = {}
 _names: dict[type, tuple[str, tuple[str, ...]]] = {}
 
@@ -141,21 +141,31 @@ def _blosc() -> Any:
 # -- entries ---------------------------------------------------------------------------------------
 
 
-def stored(name: str) -> Callable[[_Class], _Class]:
-    """Return a decorator that registers a dataclass or a named tuple for use in entries.
+@dataclass_transform(frozen_default=True)
+def stored(name: str, *, frozen: bool = True) -> Callable[[type[_T]], type[_T]]:
+    """Return a decorator that makes a dataclass of a class and registers it for use in entries.
+
+    ``name`` identifies the class in files.
+    """
+
+    def make(cls: type[_T]) -> type[_T]:
+        made = dataclasses.dataclass(frozen=frozen)(cls)
+        register(name, made)
+        return made
+
+    return make
+
+
+def register(name: str, cls: type[Any]) -> None:
+    """Register a dataclass or a named tuple for use in entries.
 
     ``name`` identifies the class in files. Decoding calls the class with its fields.
     """
-
-    def register(cls: _Class) -> _Class:
-        fields = getattr(cls, "_fields", None) or tuple(f.name for f in dataclasses.fields(cls))
-        known = _classes.setdefault(name, (cls, len(fields)))[0]
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"{name!r} stands for {known} already, not for {cls}")
-        _names[cls] = name, fields
-        return cls
-
-    return register
+    fields = getattr(cls, "_fields", None) or tuple(f.name for f in dataclasses.fields(cls))
+    known = _classes.setdefault(name, (cls, len(fields)))[0]
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"{name!r} stands for {known} already, not for {cls}")
+    _names[cls] = name, fields
 
 
 def encode_entry(entry: object, name: str, *, compressed: bool = True) -> list[Any]:

@@ -10,7 +10,6 @@ widen it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +24,7 @@ STEP = 1.5
 LARGEST_STEP = 8.0
 
 
-@stored("delta")
-@dataclass
+@stored("delta", frozen=False)
 class BucketWidth:
     """The current bucket width, and the work counted since it was last changed."""
 

@@ -7,7 +7,6 @@ import math
 import struct
 import tracemalloc
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -20,20 +19,21 @@ from numcodecs import blosc
 from traps import PICKLE, PICKLED_ENTRY
 
 from orograph.index.format import decode_record, encode_record
-from orograph.tiles.format.codec import LARGE, decode_entry, encode_entry, stored
+from orograph.tiles.format.codec import LARGE, decode_entry, encode_entry, register, stored
 
 
 @stored("test-pair")
-@dataclass(frozen=True)
 class Pair:
     first: Any
     second: Any = None
 
 
-@stored("test-point")
 class Point(NamedTuple):
     x: float
     y: Any
+
+
+register("test-point", Point)
 
 
 class Unknown:
@@ -161,7 +161,7 @@ def test_what_cannot_be_stored_is_refused_when_it_is_written(entry: Any) -> None
 
 def test_a_name_stands_for_one_class() -> None:
     with pytest.raises(ValueError, match="test-pair"):
-        stored("test-pair")(dataclass(Unknown))
+        stored("test-pair")(type("Unknown", (), {}))
 
 
 ENTRY = {"a": [1, (2.5, None)], "b": np.arange(5), "c": Pair(np.int32(3), np.arange(20_000.0))}

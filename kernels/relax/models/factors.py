@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.models.model import Model
 from orograph.kernels.vectors.exponential import exponential
 from orograph.kernels.vectors.lanes import lanes
 from orograph.kernels.vectors.tables import lay_out_table, look_up, look_up_both, look_up_row
@@ -278,3 +279,21 @@ def check_factors(*p: float) -> None:
         raise ValueError("the angles of the table do not increase; sort it, each angle once")
     if kind == TABLE and min(values) < 0:
         raise ValueError(f"a factor of {min(values):g}; it must be 0 or more at all angles")
+
+
+def model_of_factors(**own: Any) -> Model:
+    """Return the definition of a model that multiplies by a factor of slope, given what is its own.
+
+    It takes the coefficients of the factor, and is chosen by a value such as `TerrainCost`.
+    """
+    return Model(
+        symmetric=False,
+        integers=False,
+        by_name=False,
+        bars=True,
+        neutral_friction=1.0,
+        coefficients={"kind": 0.0, "down": 0.0, "up": 0.0, "rows": 0.0},
+        table="factors",
+        lay_out=lay_out_factors,
+        **own,
+    )

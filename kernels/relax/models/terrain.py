@@ -10,11 +10,10 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models.factors import (
     check_factors,
-    lay_out_factors,
+    model_of_factors,
     slope_factor,
     weigh_ground,
 )
-from orograph.kernels.relax.models.model import Model
 
 
 @compiled(error_model="numpy")
@@ -28,18 +27,10 @@ def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plan
     weigh_ground(ahead, back, u, v, u, v, length, p, (friction, friction), scratch)
 
 
-MODEL = Model(
+MODEL = model_of_factors(
     summary="mean friction, times the length along the ground, times a factor of the slope",
     needs=("elevation",),
-    symmetric=False,
-    integers=False,
-    by_name=False,
-    bars=True,
-    neutral_friction=1.0,
-    coefficients={"kind": 0.0, "down": 0.0, "up": 0.0, "rows": 0.0},
-    table="factors",
     check=check_factors,
-    lay_out=lay_out_factors,
     formula=terrain,
     row=_weigh_row,
 )

@@ -15,11 +15,10 @@ from orograph.kernels.relax.models.factors import (
     NEXT,
     horizontal_factor,
     horizontal_factors,
-    lay_out_factors,
+    model_of_factors,
     slope_factor,
     weigh_ground,
 )
-from orograph.kernels.relax.models.model import Model
 from orograph.kernels.vectors.lanes import lanes
 
 
@@ -85,20 +84,12 @@ def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plan
     weigh_ground(ahead, back, u, v, low, high, length, p, (there, again), rest)
 
 
-MODEL = Model(
+MODEL = model_of_factors(
     summary=(
         "length along a surface, times a factor of the slope, times the mean of the two frictions, "
         "each times a factor of the direction there"
     ),
     needs=("elevation", "surface", "resistance", "horizontal_raster", "place"),
-    symmetric=False,
-    integers=False,
-    by_name=False,
-    bars=True,
-    neutral_friction=1.0,
-    coefficients={"kind": 0.0, "down": 0.0, "up": 0.0, "rows": 0.0},
-    table="factors",
-    lay_out=lay_out_factors,
     formula=terrain_horizontal,
     row=_weigh_row,
 )

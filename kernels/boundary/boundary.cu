@@ -125,18 +125,6 @@ __device__ __forceinline__ VALUE within(const Halves& h, Cell i, Cell j) {
   return least;
 }
 
-__device__ __forceinline__ Surface make_surface(const VALUE* friction, const VALUE* elevation,
-                                       const VALUE* lengths, const double* coefficients, int stride,
-                                       int rows, int reverse) {
-  Surface surface = {};
-  surface.friction = friction;
-  surface.elevation = elevation;
-  surface.stride = stride;
-  take_lengths(surface, lengths, rows);
-  take_coefficients(surface, coefficients, reverse);
-  return surface;
-}
-
 // As `_weigh_steps`: a cost that is NaN or too large is `unreached`.
 __device__ __forceinline__ VALUE weigh(const Surface& s, int y, int x, int dy, int dx) {
   VALUE cost = edge(s, y, x, dy, dx);

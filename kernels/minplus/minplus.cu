@@ -362,9 +362,9 @@ close_diagonal(element* a, i64 a_at, i64 a_stride, int n, element tolerance, int
 }
 
 // Copy a part of a matrix: the rows or columns of a step are read while they are replaced.
-extern "C" __global__ void copy_part(element* target, i64 t_at, i64 t_stride, const element* source,
-                                     i64 s_at, i64 s_stride, int rows, int columns) {
-  Part t_part = {t_at, t_stride}, s_part = {s_at, s_stride};
+template <class T>
+__device__ __forceinline__ void copy_cells(T* target, Part t_part, const T* source, Part s_part,
+                                           int rows, int columns) {
   i64 count = (i64)rows * columns, step = (i64)gridDim.x * blockDim.x;
   for (i64 m = (i64)blockIdx.x * blockDim.x + threadIdx.x; m < count; m += step) {
     int row = (int)(m / columns), column = (int)(m % columns);
@@ -372,12 +372,12 @@ extern "C" __global__ void copy_part(element* target, i64 t_at, i64 t_stride, co
   }
 }
 
+extern "C" __global__ void copy_part(element* target, i64 t_at, i64 t_stride, const element* source,
+                                     i64 s_at, i64 s_stride, int rows, int columns) {
+  copy_cells(target, {t_at, t_stride}, source, {s_at, s_stride}, rows, columns);
+}
+
 extern "C" __global__ void copy_predecessors(int* target, i64 t_at, i64 t_stride, const int* source,
                                              i64 s_at, i64 s_stride, int rows, int columns) {
-  Part t_part = {t_at, t_stride}, s_part = {s_at, s_stride};
-  i64 count = (i64)rows * columns, step = (i64)gridDim.x * blockDim.x;
-  for (i64 m = (i64)blockIdx.x * blockDim.x + threadIdx.x; m < count; m += step) {
-    int row = (int)(m / columns), column = (int)(m % columns);
-    target[place(t_part, row, column)] = source[place(s_part, row, column)];
-  }
+  copy_cells(target, {t_at, t_stride}, source, {s_at, s_stride}, rows, columns);
 }

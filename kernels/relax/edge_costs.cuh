@@ -130,6 +130,18 @@ __device__ __forceinline__ void take_coefficients(Surface& s, const double* p, i
   s.reverse = reverse != 0;
 }
 
+__device__ __forceinline__ Surface make_surface(const VALUE* friction, const VALUE* elevation,
+                                       const VALUE* lengths, const double* coefficients, int stride,
+                                       int rows, int reverse) {
+  Surface surface = {};
+  surface.friction = friction;
+  surface.elevation = elevation;
+  surface.stride = stride;
+  take_lengths(surface, lengths, rows);
+  take_coefficients(surface, coefficients, reverse);
+  return surface;
+}
+
 // exp(x) for -700 <= x <= 708; infinite above, NaN for NaN.
 __device__ __forceinline__ double exponential(double x) {
   double shifted = x * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2**52: rounds

@@ -675,10 +675,8 @@ extern "C" __global__ void wake_blocks(
   VALUE* mine = dist + (y + REACH) * stride + x + REACH;
   const VALUE start = *mine = news;
   if (!(side & sides) || !(start < unreached())) return;
-  Surface s = {};
-  s.friction = friction, s.elevation = elevation, s.stride = stride;
-  take_lengths(s, lengths, height + 2 * REACH);
-  take_coefficients(s, coefficients, reverse);
+  const Surface s = make_surface(friction, elevation, lengths, coefficients, stride,
+                                 height + 2 * REACH, reverse);
 #pragma unroll
   for (int m = 0; m < MOVES; ++m) {
     const int dy = move_dy(m), dx = move_dx(m);
@@ -722,10 +720,8 @@ extern "C" __global__ void probe_border(
   const VALUE start = dist[(y + REACH) * stride + x + REACH];
   border[place] = start;
   if (again || !(start < sent[place])) return;
-  Surface s = {};
-  s.friction = friction, s.elevation = elevation, s.stride = stride;
-  take_lengths(s, lengths, height + 2 * REACH);
-  take_coefficients(s, coefficients, reverse);
+  const Surface s = make_surface(friction, elevation, lengths, coefficients, stride,
+                                 height + 2 * REACH, reverse);
 #pragma unroll
   for (int m = 0; m < MOVES; ++m) {
     const int dy = move_dy(m), dx = move_dx(m);

@@ -33,10 +33,8 @@ extern "C" __global__ void tight_steps(
   const VALUE end = dist[cell];
   int64 marks = 0;
   if (end < unreached()) {
-    Surface s = {};
-    s.friction = friction, s.elevation = elevation, s.stride = columns;
-    take_lengths(s, lengths, rows);
-    take_coefficients(s, coefficients, reverse);
+    const Surface s =
+        make_surface(friction, elevation, lengths, coefficients, columns, rows, reverse);
 #pragma unroll
     for (int m = 0; m < MOVES; ++m) {
       const int dy = move_dy(m), dx = move_dx(m);

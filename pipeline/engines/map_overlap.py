@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dask._task_spec import Task
 
+from orograph.engines.problem import GridProblem
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import compute_graphs
@@ -28,7 +29,6 @@ from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.store.create import Variable
 from orograph.tiles.store.sink import count_written
 
 if TYPE_CHECKING:
@@ -39,20 +39,8 @@ PART = 2048
 """Cells a side of a part, unless a tile is larger."""
 
 
-class LocalProblem(Protocol):
+class LocalProblem(GridProblem, Protocol):
     """A problem whose result at a cell depends on no cell beyond a halo."""
-
-    @property
-    def name(self) -> str:
-        """Prefix of the names of tasks: lower-case words with hyphens."""
-
-    @property
-    def backend(self) -> str:
-        """Backend that computes the parts."""
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Rasters that the run writes: names, dtypes, fill values."""
 
     @property
     def halo(self) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
+from orograph.engines.problem import GridProblem
 from orograph.execution.run import Progress, ResultTable
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,7 +29,7 @@ Branch_contra = TypeVar("Branch_contra", contravariant=True)
 Message_contra = TypeVar("Message_contra", contravariant=True)
 
 
-class Problem(Protocol[Summary, Leaf, Branch, Message]):
+class Problem(GridProblem, Protocol[Summary, Leaf, Branch, Message]):
     """A problem on a grid whose tiles can be summarised by their border.
 
     Its type parameters are those of summaries, of the saved states of tiles (``Leaf``) and of nodes
@@ -40,18 +40,6 @@ class Problem(Protocol[Summary, Leaf, Branch, Message]):
     stores. Summaries and messages must be small, O(border). All functions are pure: the same
     arguments give the same result, to the bit.
     """
-
-    @property
-    def name(self) -> str:
-        """Prefix of the names of tasks: lower-case words with hyphens."""
-
-    @property
-    def backend(self) -> str:
-        """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Rasters that the run writes: names, dtypes, fill values."""
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Leaf]:
         """Return the summary and the saved state of a tile, given its cells in each raster."""

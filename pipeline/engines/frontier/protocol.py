@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
+from orograph.engines.problem import GridProblem
 from orograph.engines.tile_states import OnBackend, Packed, State, Tile, TileDefaults, TileProblem
 from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.store.create import Variable
 
 Table = dict[str, Array]
 Columns = dict[str, tuple[tuple[str, ...], Array]]
@@ -85,21 +85,13 @@ class Request:
 State_contra = TypeVar("State_contra", contravariant=True)
 
 
-class FrontierProblem(TileProblem[State, Packed], Protocol[State, Packed]):
+class FrontierProblem(TileProblem[State, Packed], GridProblem, Protocol[State, Packed]):
     """A problem whose tiles improve one another until all have converged.
 
     Borders are lists of eight arrays (or None: nothing reached), for each neighbour in the order of
     `orograph.tiles.grid.neighbours` the cells of the tile within ``halo_width`` that face it. All
     functions are deterministic; visits only ever improve values.
     """
-
-    @property
-    def name(self) -> str:
-        """Prefix of task names: lower-case words with hyphens."""
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Rasters that the run writes: names, dtypes, fill values."""
 
     @property
     def cells_a_visit(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +89,16 @@ def from_elsewhere(cells: object) -> NDArray[Any]:
     )
 
 
+CellsT = TypeVar("CellsT", bound="NDArray[Any] | xr.Variable")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class ArrayRaster:
-    """Raster whose cells are an array in memory.
+class _RasterOf(Generic[CellsT]):
+    """Raster of a given array, with what else there is to know of it.
 
     Parameters
     ----------
-    array : array (y, x)
+    cells : array or variable (y, x)
         The cells.
     dtype : dtype
         Type of the cells that `read` returns.
@@ -107,9 +110,12 @@ class ArrayRaster:
         Name of the variable.
     attrs : mapping
         Attributes of the variable.
+    on_gpu : bool
+        Whether the cells, or the chunks of them, came as arrays of CuPy, so that results in memory
+        are such too.
     """
 
-    array: NDArray[Any]
+    cells: CellsT
     dtype: np.dtype[Any]
     nodata: int | float | None = None
     georeference: Georeference = field(default_factory=Georeference)
@@ -118,12 +124,11 @@ class ArrayRaster:
     tile: int | None = None
     shard: int | None = None
     on_gpu: bool = False
-    """Whether it was an array of CuPy, so that results in memory are such too."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return self.array.shape[0], self.array.shape[1]
+        return self.cells.shape[0], self.cells.shape[1]
 
     @property
     def bytes_per_cell(self) -> int:
@@ -133,10 +138,15 @@ class ArrayRaster:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayRaster(_RasterOf["NDArray[Any]"]):
+    """Raster whose cells are an array in memory."""
+
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order."""
         check_window(window, self.shape, self.name)
-        cells = self.array[window.slices]
+        cells = self.cells[window.slices]
         if cells.flags.c_contiguous and cells.dtype == self.dtype:
             return cells
         copy = empty(window.shape, self.dtype)
@@ -149,13 +159,13 @@ class ArrayRaster:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LazyRaster:
+class LazyRaster(_RasterOf["xr.Variable"]):
     """Raster whose cells are computed or loaded when a window is read.
+
+    They are an xarray.Variable: Dask-backed, or lazily indexed by a backend (NetCDF, Zarr).
 
     Parameters
     ----------
-    variable : xarray.Variable (y, x)
-        Dask-backed, or lazily indexed by a backend of xarray (NetCDF, Zarr).
     origin : str
         Identifier of the source of the cells, for the fingerprint; may be empty for Dask arrays,
         which are identified by their own name.
@@ -163,36 +173,13 @@ class LazyRaster:
         File, folder or URL that the cells are read from, if it is known.
     """
 
-    variable: xr.Variable
-    dtype: np.dtype[Any]
-    nodata: int | float | None = None
-    georeference: Georeference = field(default_factory=Georeference)
-    name: str | None = None
-    attrs: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     path: str = ""
-    tile: int | None = None
-    shard: int | None = None
-    on_gpu: bool = False
-    """Whether its chunks are arrays of CuPy."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.variable.shape[0], self.variable.shape[1]
-
-    @property
-    def bytes_per_cell(self) -> int:
-        """Bytes of a cell in memory."""
-        return self.dtype.itemsize
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
 
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order; compute no others."""
         check_window(window, self.shape, self.name)
-        part = self.variable[window.slices]
+        part = self.cells[window.slices]
         # In this thread: a task of a run must not wait for other threads of the same pool.
         cells = part.data.compute(scheduler="synchronous") if part.chunks else part.data
         cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
@@ -212,7 +199,7 @@ class LazyRaster:
     @property
     def source(self) -> str:
         """Identifier of where the cells come from; empty if there is none."""
-        source: str = self.variable.data.name if self.variable.chunks else self.origin
+        source: str = self.cells.data.name if self.cells.chunks else self.origin
         return source
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_cell
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.pad import first_outside
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 
@@ -46,14 +46,11 @@ def check_friction(
         most = min(most, float(np.finfo(cells.dtype).max))
     bad = first_outside(cells, nodata, most)
     if bad >= 0:
-        _refuse(
-            bad,
-            cells,
-            frame,
-            "friction",
-            f"it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
-            f"{longest:g} long: mark barriers as nodata (NaN)",
+        must = (
+            f"; it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
+            f"{longest:g} long: mark barriers as nodata (NaN)"
         )
+        refuse_cell("friction", cells, bad, frame, must)
     if dtype.kind == "i":
         check_multiples(cells, nodata, frame, "friction", unit)
 
@@ -78,8 +75,8 @@ def check_heights(
         return  # no temporary array in the usual case
     bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
     if bad.any():
-        must = f"it must be {-most:g} to {most:g} in {dtype}: mark other cells as nodata"
-        _refuse(int(bad.argmax()), cells, frame, name, must)
+        must = f"; it must be {-most:g} to {most:g} in {dtype}: mark other cells as nodata"
+        refuse_cell(name, cells, int(bad.argmax()), frame, must)
 
 
 def check_multiples(
@@ -103,9 +100,5 @@ def check_multiples(
                 f"a multiple of {unit}, so that the mean of {unit} cells is whole: multiply whole "
                 f"frictions by {unit}, and with them all costs, or use a float dtype"
             )
-        _refuse(int(bad.argmax()), cells, frame, name, f"with dtype='int64' it must be {must}")
-
-
-def _refuse(index: int, cells: Array, frame: Window, name: str, must: str) -> None:
-    y, x = np.unravel_index(index, cells.shape)
-    raise InputError(f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}")
+        must = f"; with dtype='int64' it must be {must}"
+        refuse_cell(name, cells, int(bad.argmax()), frame, must)

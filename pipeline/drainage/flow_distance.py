@@ -98,10 +98,9 @@ class FlowLengths:
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
         """Return the lengths of the paths from the node's border cells."""
-        places, summaries = [child for child, _ in children], [s for _, s in children]
-        junction, paths = join_paths(place, places, [s.paths for s in summaries])
+        junction, paths = join_paths(place, children)
         lengths = np.full(junction.exits.size, NONE)
-        for member, summary in zip(junction.members, summaries, strict=True):
+        for member, (_, summary) in zip(junction.members, children, strict=True):
             lengths[member] = summary.lengths
         saved = MergeState(junction, lengths)
         beyond = saved.beyond(np.zeros(junction.border.size, np.int64))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
+from orograph.arguments.cells import refuse_cell
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
 from orograph.execution.backends import choose_backend
@@ -19,7 +20,6 @@ from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
 from orograph.operations.operation import operation
 from orograph.tiles.arrays import Array, Integers
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -72,12 +72,11 @@ class Drainage(Watersheds):
             heights = comparable(elevation)
             taken = valid & (heights == NO_HEIGHT)
             if taken.any():
-                y, x = (int(n[0]) for n in np.nonzero(taken))
-                raise InputError(
-                    f"elevation: {elevation[y, x]} at row {window.y + y}, column {window.x + x} is "
-                    "the greatest number of its dtype, which is kept for no height; pass "
+                why = (
+                    " is the greatest number of its dtype, which is kept for no height; pass "
                     "nodata= if it stands for that"
                 )
+                refuse_cell("elevation", elevation, int(taken.argmax()), window, why)
             return [streams, np.where(valid, heights, NO_HEIGHT)]
         return [streams, np.where(valid, elevation, np.nan).astype(np.float64)]
 

@@ -173,8 +173,8 @@ class Watersheds:
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
         """Follow flow paths across the children's borders to find where they end."""
+        junction, paths = join_paths(place, children)
         places, summaries = [child for child, _ in children], [s for _, s in children]
-        junction, paths = join_paths(place, places, [s.paths for s in summaries])
         ends = np.full(junction.exits.size, NONE)
         shifted = ends.copy()
         starts = np.zeros(place.window.height if self.numbered else 0, np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.barriers import BARRIERS
+from orograph.arguments.cells import refuse_cell
 from orograph.arguments.sources import Sources, is_source
 from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
 from orograph.kernels.backends import get_backend
@@ -29,7 +30,7 @@ from orograph.kernels.relax.border import (
 )
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -107,12 +108,11 @@ class Eikonal(FrontierDefaults):
         with np.errstate(invalid="ignore"):
             bad = there & ~((friction >= least) & (friction <= most))
         if bad.any():
-            y, x = np.unravel_index(int(bad.argmax()), bad.shape)
-            raise InputError(
-                f"friction: {friction[y, x]} at row {frame.y + y}, column {frame.x + x}; with "
-                f"cost='eikonal' it must be {least:.3g} to {most:g}: multiply all by a number, and "
-                "divide costs by it, or mark barriers as nodata"
+            must = (
+                f"; with cost='eikonal' it must be {least:.3g} to {most:g}: multiply all by a "
+                "number, and divide costs by it, or mark barriers as nodata"
             )
+            refuse_cell("friction", friction, int(bad.argmax()), frame, must)
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return the initial state of a tile: only its sources are reached."""

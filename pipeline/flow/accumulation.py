@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_cell
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
@@ -16,7 +17,6 @@ from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers, Selection
-from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
@@ -131,10 +131,9 @@ class Accumulation:
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
         """Route the amounts leaving a node's children to the border of the node."""
-        places, summaries = [child for child, _ in children], [s for _, s in children]
-        junction, paths = join_paths(place, places, [s.paths for s in summaries])
+        junction, paths = join_paths(place, children)
         count = junction.exits.size
-        amounts = Amounts.joined(count, junction.members, [s.amounts for s in summaries])
+        amounts = Amounts.joined(count, junction.members, [s.amounts for _, s in children])
         saved = MergeState(junction, amounts)
         leaving, _ = self._route(saved, np.empty(0, np.int64), amounts.take(slice(0)))
         return Summary(paths, leaving.take(junction.border)), saved
@@ -227,12 +226,11 @@ class WeightedAccumulation(Accumulation):
             *(numbers, weights, kind(0 if nodata is None else nodata), nodata is not None, most)
         )
         if unfit >= 0:
-            y, x = divmod(unfit, window.width)
-            raise InputError(
-                f"weights: {weights[y, x]} at row {window.y + y}, column {window.x + x}; where "
-                f"there is a direction a weight must be 0 to {self.most:.4g}, and not nodata: put "
-                "0 where nothing falls"
+            must = (
+                f"; where there is a direction a weight must be 0 to {self.most:.4g}, and not "
+                "nodata: put 0 where nothing falls"
             )
+            refuse_cell("weights", weights, unfit, window, must)
         return [weights]
 
     def falling(self, place: Place, others: Sequence[Array]) -> Any:

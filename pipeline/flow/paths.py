@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,14 @@ class Paths:
     """Border cell where the path leaves the node; -1 where it ends inside."""
     numbers: Codes
     """Step of a cell that leads out of the node; `SINK` of all others."""
+
+
+class WithPaths(Protocol):
+    """A summary that has the paths of a node among others."""
+
+    @property
+    def paths(self) -> Paths:
+        """Flow paths from the node's border cells."""
 
 
 @stored("flow-junction")
@@ -64,15 +73,14 @@ def paths_of_tile(place: Place, numbers: Codes, tile: Codes, ends: Integers | No
     return Paths(exits, np.where(leaving, outer[border], SINK).astype(np.uint8))
 
 
-def join_paths(
-    place: Place, children: Sequence[Place], paths: Sequence[Paths]
-) -> tuple[Junction, Paths]:
-    """Join the children's flow paths across their borders into those of their parent."""
+def join_paths(place: Place, children: Sequence[tuple[Place, WithPaths]]) -> tuple[Junction, Paths]:
+    """Join the flow paths of the children's summaries into those of their parent."""
     height, width = place.window.shape
-    cells, members = join_borders(place.window, children)
+    cells, members = join_borders(place.window, [child for child, _ in children])
     exits, onward = np.full((2, cells.size), -1)
     numbers = np.full(cells.size, SINK, np.uint8)
-    for member, own in zip(members, paths, strict=True):
+    for member, (_, summary) in zip(members, children, strict=True):
+        own = summary.paths
         exits[member] = np.where(own.exits >= 0, member[own.exits], -1)
         numbers[member] = own.numbers
     leading = np.flatnonzero(numbers < SINK)

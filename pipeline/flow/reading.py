@@ -9,6 +9,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_cell
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.tile_states import first_refusal
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, decode
@@ -54,12 +55,12 @@ class FlowSweep(QuadtreePass):
         inside = window.within(frame)
         numbers = np.ascontiguousarray(numbers[inside])
         if not known and (numbers == UNKNOWN).any():
-            y, x = (int(n[0]) for n in np.nonzero(numbers == UNKNOWN))
-            raise InputError(
-                f"direction: {codes[inside][y, x]} at row {window.y + y}, column {window.x + x} is "
-                f"not a code of {problem.encoding!r}; pass the encoding that the codes have, one "
-                f"of {', '.join(ENCODINGS)}"
+            why = (
+                f" is not a code of {problem.encoding!r}; pass the encoding that the codes have, "
+                f"one of {', '.join(ENCODINGS)}"
             )
+            at = int((numbers == UNKNOWN).argmax())
+            refuse_cell("direction", codes[inside], at, window, why)
         return [numbers, *problem.prepare(numbers, [r.read(window) for r in others], window)]
 
 

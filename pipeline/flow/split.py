@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_cell
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
 from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.tiles.arrays import Array, Reals
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -124,12 +124,11 @@ class SplitAccumulation(FrontierDefaults):
         unfit = ~(weights >= 0) | np.isinf(weights) | ~valid_cells(others[0], self.weights_nodata)
         unfit &= inner_of(kinds, 1) != MISSING
         if unfit.any():
-            y, x = (int(n[0]) for n in np.nonzero(unfit))
-            raise InputError(
-                f"weights: {others[0][y, x]} at row {window.y + y}, column {window.x + x}; where "
-                "there is a height a weight must be 0 or more, finite and not nodata: put 0 where "
-                "nothing falls"
+            must = (
+                "; where there is a height a weight must be 0 or more, finite and not nodata: put "
+                "0 where nothing falls"
             )
+            refuse_cell("weights", others[0], int(unfit.argmax()), window, must)
         return weights
 
     def visit(self, state: State, request: Request, bound: float) -> Visit:

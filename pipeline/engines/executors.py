@@ -19,6 +19,7 @@ import dask
 from orograph.engines.more_workers import STAGE, MoreWorkers
 from orograph.engines.rooms import Rooms, Worker
 from orograph.engines.task_graph import Layers
+from orograph.engines.turns import Turn
 from orograph.execution.clusters import Restrictions
 from orograph.execution.compute import KILLS_ITS_WORKERS, cluster_failures
 from orograph.execution.settings import thread_count
@@ -80,10 +81,15 @@ class Executor(Protocol):
 
 
 @contextmanager
-def executor(client: Client | None, problem: str, token: str) -> Iterator[Executor]:
-    """Yield an executor on a client's cluster, or on threads of this process without a client."""
+def executor(
+    client: Client | None, problem: str, token: str, turn: Turn | None = None
+) -> Iterator[Executor]:
+    """Yield an executor on a client's cluster, or on threads of this process without a client.
+
+    Without a ``turn`` its tasks come before those of runs that have one.
+    """
     if client is not None:
-        workers = _Cluster(client, problem, token)
+        workers = _Cluster(client, problem, token, turn or Turn(token))
         try:
             yield workers
         finally:
@@ -167,8 +173,9 @@ class _Cluster:
 
     shared = False
 
-    def __init__(self, client: Client, problem: str, token: str) -> None:
+    def __init__(self, client: Client, problem: str, token: str, turn: Turn) -> None:
         self._client = client
+        self._turn = turn
         self._layers = Layers(problem, token)
         self._more = MoreWorkers(client, self._layers.name(STAGE))
         self.useful = 0
@@ -192,17 +199,18 @@ class _Cluster:
         self._messages.interval = min(SECONDS_A_MESSAGE, self._usual_interval)
 
     def _look(self) -> None:
-        """Update the list of workers from the scheduler, if it has changed."""
+        """Update the list of workers, if it has changed, and the turns of the runs."""
         self._looked = time.monotonic()
         threads = None
         if self._client.status == "running":
             with suppress(OSError):  # a scheduler that is gone is noticed by what it does not do
-                self._known, threads = cast(
+                self._known, threads, turns = cast(
                     "Any",
                     self._client.run_on_scheduler(
-                        self._roll_call, self._known, *self._restrictions
+                        self._roll_call, self._known, *self._restrictions, self._turn.entry()
                     ),
                 )
+                self._turn.look(turns)
         if threads is None:
             return
         self._threads = threads
@@ -216,9 +224,9 @@ class _Cluster:
         return self._places.get(worker, 0), max(len(self._workers), 1)
 
     def share(self, worker: Worker, count: int) -> int:
-        if worker is None:
-            return -(-count // max(self._all_threads, 1))
-        return -(-count // self._threads.get(worker, 1))
+        # shorter tasks where other runs wait for their turn
+        threads = self._all_threads if worker is None else self._threads.get(worker, 1)
+        return -(-count // max(threads * (1 + self._turn.others), 1))
 
     def threads(self, tasks: int) -> int:
         return 1
@@ -254,6 +262,7 @@ class _Cluster:
                 *task.arguments,
                 key=(self._layers.name(task.stage), number),
                 pure=False,
+                priority=self._turn.priority(),
                 **place,
             )
             task.copies[number] = future
@@ -352,6 +361,8 @@ class _Cluster:
     def close(self) -> None:
         """Release the futures of all running tasks."""
         self._more.close()
+        self._turn.ended = True
+        self._look()
         for task in self._running.values():
             self._release(task)
         self._running.clear()

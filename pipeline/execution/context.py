@@ -45,6 +45,8 @@ class RunContext:
     """Threads of all workers of the cluster that does the work; 0: no cluster, or an empty one."""
     worker_memory: int = 0
     """Bytes that a worker of the cluster may use; 0: there is no cluster."""
+    begun: float = 0.0
+    """When the run was submitted, in seconds since 1970."""
     shard: int = 0
     """Cells a side of a shard, where a tile is larger than one; 0: see ``shard_level``."""
 

@@ -6,6 +6,8 @@ Before a run they must have this orograph and see the run's folder.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 WITNESS = "witness"
 NAMED = 3  # workers in a message
 SECONDS_TO_ANSWER = 10.0
+SECONDS_TO_FORGET_TURNS = 5.0  # of a run that has said nothing
 
 
 PlainWitness = tuple[str, str | None, str, str]
@@ -178,10 +181,16 @@ def ask_workers(
     return answers
 
 
-def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
+Turns = dict[str, tuple[float, float]]
+"""Of each run of a cluster by its token: when it was submitted, and the turn it is at."""
+
+
+def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
     """Return a function that reports each worker's threads from the scheduler, if changed.
 
     Only of workers that may do the tasks, and as many threads as have what these take of resources.
+    It reports the turns of runs too, and notes that of the run that asks, ``(token, begun, now)``:
+    one that begins, without ``now``, is put where the last of the others is.
     It is a function in a function for the reason that `make_look` gives.
     """
 
@@ -189,8 +198,19 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
         known: int | None,
         resources: Iterable[tuple[str, float]] = (),
         workers: list[str] | None = None,
+        turn: tuple[str, float, float | None] | None = None,
         dask_scheduler: Any = None,
-    ) -> tuple[int, dict[str, int] | None]:
+    ) -> tuple[int, dict[str, int] | None, Turns]:
+        noted = vars(dask_scheduler).setdefault("orograph_turns", {})
+        oldest = time.monotonic() - SECONDS_TO_FORGET_TURNS
+        for token in [token for token, (_, _, seen) in noted.items() if seen < oldest]:
+            del noted[token]
+        if turn is not None:
+            token, begun, now = turn
+            if now is None:
+                now = min((others for _, others, _ in noted.values()), default=0.0)
+            noted[token] = begun, now, time.monotonic() if now < math.inf else -math.inf
+        turns = {token: (begun, now) for token, (begun, now, _) in noted.items() if now < math.inf}
         every = dask_scheduler.workers
         named = every if workers is None else dask_scheduler.workers_list(workers)
         threads = {}
@@ -202,7 +222,7 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
                 if count := int(min([its.nthreads, *at_once])):
                     threads[address] = count
         version = hash(frozenset(threads.items()))
-        return version, None if version == known else threads
+        return version, None if version == known else threads, turns
 
     return roll_call
 

@@ -330,6 +330,7 @@ class StoredSession(Session[T]):
             gpu_memory=gpu_memory,
             cluster_threads=threads_of_workers(client) if client else 0,
             worker_memory=memory_of_worker(client) if client else 0,
+            begun=self._begun.timestamp(),
         )
         self.engine = engine = job.engine(self._reachable(), context, backend)
         try:

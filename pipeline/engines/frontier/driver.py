@@ -51,6 +51,7 @@ from orograph.engines.frontier.worker import (
     written_counts,
 )
 from orograph.engines.tile_states import Tile, forget
+from orograph.engines.turns import Turn
 from orograph.execution.run import Progress
 from orograph.execution.watch import begin_phase
 from orograph.tiles.arrays import Array
@@ -95,7 +96,7 @@ class Frontier(FrontierTasks):
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Visit tiles until all have converged, write the result, and return its attributes."""
         driver = self._driver
-        with executor(client, self.problem.name, self.context.token) as workers:
+        with executor(client, self.problem.name, self.context.token, driver.turn) as workers:
             try:
                 begin_phase(self.problem.name)
                 driver.settle(workers, handle, cancelled)
@@ -180,6 +181,9 @@ class _Driver:
             self.tiles, self.borders, self.links, run.bucket_width, self.reached
         )
         self.sums: dict[str, float] = {}
+        # a cell is reached, and written
+        cells = 2 * math.prod(self.tree.shape)
+        self.turn = Turn(self.context.token, self.context.begun, cells)
         self._journal: Journal | None = None
         self._pending: dict[Ticket, _Task] = {}
         self._load: Counter[Worker] = Counter()
@@ -506,7 +510,9 @@ class _Driver:
                 self.borders.send_all(tile)
             self.tiles.written[shard] = False
             self.tiles.close(shard)
-        return [shard for shard in shards if shard not in missing]
+        written = [shard for shard in shards if shard not in missing]
+        self.turn.done += len(written) * self.tree.tile**2 << 2 * self.tiles.level
+        return written
 
     def _add(self, counts: dict[str, float]) -> None:
         """Add the counts of written shards to the totals of the run."""
@@ -616,6 +622,7 @@ class _Driver:
         self.state.window.count(key, visit, first_time)
         self.state.visits += visit.times
         self.state.settled += visit.settled
+        self.turn.done += first_time
         self.reached[tile], self.tiles.final_at[tile] = visit.reached, visit.final_at
         self.tiles.opened[tile] = True
         self.borders.take(tile, visit.border, visit.attempt)

@@ -363,9 +363,9 @@ def test_the_workers_are_told_only_when_they_change(
     asked = []
     with in_process(2) as (cluster, client):
         roll_call = make_roll_call()
-        version, threads = client.run_on_scheduler(roll_call, None)
+        version, threads, _ = client.run_on_scheduler(roll_call, None)
         assert threads == dict.fromkeys(client.scheduler_info()["workers"], 1)
-        assert client.run_on_scheduler(roll_call, version) == (version, None)
+        assert client.run_on_scheduler(roll_call, version)[:2] == (version, None)
         monkeypatch.setattr(executors, "POLL_SECONDS", 0.0)
         info = client.scheduler_info
         with executor(client, "cost-distance", TOKEN) as workers:

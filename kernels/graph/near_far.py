@@ -107,7 +107,7 @@ def near_far(
             for arc in range(indptr[tail], indptr[tail + one]):
                 head = indices[arc]
                 total = known + weight[arc]
-                if total < cost[head] and total <= most:
+                if total <= most and total < cost[head]:  # the likely one first
                     cost[head] = total
                     lists = listed[head]
                     if total < bound:

@@ -117,7 +117,7 @@ def paths_in_part(
             ):
                 head = indices[arc]
                 total = known + weight[arc]
-                if total < cost[head] and total <= most:
+                if total <= most and total < cost[head]:
                     fresh += cost[head] == nothing
                     cost[head] = total
                     inside = np.uint64(head) - np.uint64(first)

@@ -25,8 +25,11 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.prefetch import prefetch
 from orograph.tiles.arrays import Array
 
+AHEAD = 32
+"""How many places before its turn a cost is fetched."""
 STRATEGIES = ("active", "output", "input")
 
 
@@ -135,7 +138,9 @@ def spread(
 @compiled
 def order_costs(cost: Any, stored: Any, nothing: Any, fill: Any, ordered: Any) -> None:
     """Write the cost of the vertex that is stored for each place, and `fill` for `nothing`."""
+    last = ordered.size - 1
     for place in range(ordered.size):
+        prefetch(cost, stored[min(place + AHEAD, last)])
         known = cost[stored[place]]
         ordered[place] = fill if known == nothing else known
 

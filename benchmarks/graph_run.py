@@ -10,7 +10,9 @@ the medians. Both have the graph in memory, and the kernels are compiled.
   result is put into the order of the source and becomes a dataset.
 - SciPy's is the call alone, on a matrix that is ready for it: CSR with weights of float64 and
   indices of int32, without parallel edges, so that nothing is converted. Its result is an array in
-  the order of the matrix.
+  the order of the matrix. For hops its breadth-first search returns the order and the predecessors
+  of vertices, from which the counts would have to be made; ``dijkstra(unweighted=True)`` returns
+  counts, as ours.
 
 The signed weights are those of a random graph of 4000 vertices with 8 edges into each, made of
 potentials.
@@ -136,6 +138,13 @@ def main() -> None:
         "hops",
         lambda: og.hop_distance(graph, first),
         lambda: csgraph.breadth_first_order(matrix, 0),
+        repeat,
+        record,
+    )
+    compare(
+        "hops, peer: counts too",
+        lambda: og.hop_distance(graph, first),
+        lambda: csgraph.dijkstra(matrix, indices=0, unweighted=True),
         repeat,
         record,
     )

@@ -17,8 +17,8 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.prefetch import prefetch
 from orograph.tiles.arrays import Array
 
-AHEAD = 4
-"""How many vertices before its turn a row is fetched."""
+HOPS_AHEAD = 24
+"""How many vertices before its turn a row is fetched; its place in `indptr`, twice as many."""
 
 
 @compiled
@@ -27,27 +27,25 @@ def level_hops(indptr, indices, starts, most, hops):
 
     The processor would often guess wrong whether a vertex is new and where a row ends. So each head
     is put into the queue, which then grows or not, and arcs are taken by four, some of them twice
-    where a row has fewer.
+    where a row has fewer. What a vertex needs is in no order in memory: it is fetched long before.
     """
     one, two = indices.dtype.type(1), indices.dtype.type(2)
-    queue = np.zeros(hops.size + 1 + AHEAD, indices.dtype)
+    queue = np.zeros(hops.size + 1 + 2 * HOPS_AHEAD, indices.dtype)
     unseen = np.ones(hops.size, np.uint8)
     begin, end = 0, 0
     for vertex in starts:
         if unseen[vertex]:
-            hops[vertex] = 0
             unseen[vertex] = 0
             queue[end] = vertex
             end += 1
     level = hops.dtype.type(0)
-    while begin < end:
-        level += hops.dtype.type(1)
-        if level > most:
-            break
+    while begin < end and level < most:
         stop = end
         for i in range(begin, stop):
             tail = queue[i]
-            prefetch(indices, indptr[queue[i + AHEAD]])
+            hops[tail] = level
+            prefetch(indptr, queue[i + 2 * HOPS_AHEAD])
+            prefetch(indices, indptr[queue[i + HOPS_AHEAD]])
             arc = indptr[tail]
             past = indptr[tail + one]
             while arc < past:
@@ -71,8 +69,9 @@ def level_hops(indptr, indices, starts, most, hops):
                 arc += two + one
                 past -= one
         begin = stop
-        for i in range(stop, end):
-            hops[queue[i]] = level
+        level += hops.dtype.type(1)
+    for i in range(begin, end):
+        hops[queue[i]] = level
 
 
 @compiled

@@ -26,6 +26,7 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.graph.dijkstra import rise, sink
+from orograph.kernels.graph.hops import HOPS_AHEAD
 from orograph.kernels.graph.near_far import AHEAD, COST_AHEAD, FAR, NEAR
 from orograph.kernels.prefetch import prefetch
 
@@ -208,7 +209,7 @@ def hops_in_part(
     base, first, past = np.int64(indptr[0]), bounds[part], bounds[part + 1]
     far = pending[first:past]
     ready, starts, low, kept = _by_level(far, count[part], hops, upto, listed)
-    queue = np.zeros(past - first + ready.size + 1 + AHEAD, indices.dtype)
+    queue = np.zeros(past - first + ready.size + 1 + 2 * HOPS_AHEAD, indices.dtype)
     queue[:] = first
     begin, end = 0, 0
     looked_at, fresh = 0, 0
@@ -229,7 +230,8 @@ def hops_in_part(
         for i in range(begin, stop):
             vertex = queue[i]
             tail = np.int64(vertex) - first
-            prefetch(indices, np.int64(indptr[np.int64(queue[i + AHEAD]) - first]) - base)
+            prefetch(indptr, np.int64(queue[i + 2 * HOPS_AHEAD]) - first)
+            prefetch(indices, np.int64(indptr[np.int64(queue[i + HOPS_AHEAD]) - first]) - base)
             arc: Any = np.int64(indptr[tail]) - base
             end_of_row: Any = np.int64(indptr[tail + 1]) - base
             if arc == end_of_row or level >= most:

@@ -5,6 +5,7 @@ A model of slopes has its formula in a file of models/, which `slope_cost` calls
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,11 @@ def weigh_in_vectors(typingctx, model, ahead, back, u, v, mean, length, p, start
 
 
 def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: int) -> None:
-    """Emit the edges between two rows by a formula of ``count`` coefficients."""
+    """Emit the edges between two rows by a formula of ``count`` coefficients.
+
+    A formula is a chain in which each number needs the one before, so it is emitted for all edges
+    in turns: the processor does not look far enough ahead to find those of the next vectors.
+    """
     ahead, back, u, v, means, length, coefficients = rows
     width = means.width
     number, zero = means.type, ir.Constant(start.type, 0)
@@ -103,20 +108,22 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
         undefined = ir.Constant(number, ir.Undefined)
         first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
         values.append(means.shuffle(first, undefined, [0] * width))
-    for lane in range(0, LANES, width):
+    places, steps = range(0, LANES, width), []
+    for lane in places:
         loaded = [row.load(start, lane, width) for row in (u, v, length)]
         if u.size < means.size:
             loaded = [builder.fpext(value, number) for value in loaded]
         low, high, along = loaded
         dz = builder.fsub(high, low)
         slope = builder.fdiv(dz, along)
-        steps = [(dz, slope), (builder.fneg(dz), builder.fneg(slope))]
         friction = means.load(start, lane)
-        found = emit(builder, steps, along, friction, values)
-        for out, cost in zip((ahead, back), found, strict=True):
-            if u.size < means.size:
-                cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
-            out.store(cost, start, lane)
+        steps.append((dz, slope, along, friction))
+        steps.append((builder.fneg(dz), builder.fneg(slope), along, friction))
+    stored = product(places, (ahead, back))
+    for (lane, out), cost in zip(stored, emit(builder, steps, values), strict=True):
+        if u.size < means.size:
+            cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
+        out.store(cost, start, lane)
 
 
 @intrinsic

@@ -51,7 +51,11 @@ class Model:
     expressions. None: the cost is not one of slopes, and kernels compute it themselves.
     """
     vectors: Callable[..., Any] | None = None
-    """Emits the formula as LLVM vector code; without it costs are computed one by one."""
+    """Emits the formula as LLVM vector code; without it costs are computed one by one.
+
+    Of ``(builder, steps, p)``: the steps are vectors ``(dz, slope, length, friction)``, of which it
+    returns the costs. It is best written for all steps in turns, as they do not need one another.
+    """
     row: Callable[..., None] | None = None
     """Compiled: the formula for a row of steps at once, there and back, where loops are quicker.
 

@@ -19,15 +19,19 @@ def tobler(dz, length, friction, p):
     return ((length * p[0]) * exponential(3.5 * abs(slope + 0.05))) * friction
 
 
-def _emit(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
-    number, scaled, steep = length.type, builder.fmul(length, p[0]), []
-    for _, slope in steps:
+def _emit(builder: Any, steps: list[Any], p: list[Any]) -> list[Any]:
+    number, steep = steps[0][0].type, []
+    for _, slope, _, _ in steps:
         sum_ = builder.fadd(slope, splat(number, 0.05))
         down = builder.fcmp_ordered("<", sum_, splat(number, 0.0))
         size = builder.select(down, builder.fneg(sum_), sum_)
         steep.append(builder.fmul(splat(number, 3.5), size))
-    found = emit_exponential(builder, steep)
-    return [builder.fmul(builder.fmul(scaled, value), friction) for value in found]
+    return [
+        builder.fmul(builder.fmul(builder.fmul(length, p[0]), value), friction)
+        for value, (_, _, length, friction) in zip(
+            emit_exponential(builder, steep), steps, strict=True
+        )
+    ]
 
 
 def _check(pace: float) -> None:

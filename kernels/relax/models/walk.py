@@ -20,10 +20,11 @@ def walk(dz, length, friction, p):
     return (rise + length * p[0]) + (p[5] * friction) * length
 
 
-def _emit(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
+def _emit(builder: Any, steps: list[Any], p: list[Any]) -> list[Any]:
     a, b, c, d, slope_factor, weight = p
-    along, found = builder.fmul(builder.fmul(weight, friction), length), []
-    for dz, slope in steps:
+    found = []
+    for dz, slope, length, friction in steps:
+        along = builder.fmul(builder.fmul(weight, friction), length)
         steep = builder.fcmp_ordered("<", slope, slope_factor)
         down = builder.select(steep, builder.fmul(dz, d), builder.fmul(dz, c))
         up = builder.fcmp_ordered(">=", slope, splat(slope.type, 0.0))

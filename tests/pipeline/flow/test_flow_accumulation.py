@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import flow_of_peers
 import numpy as np
 import oracle_flow as oracle
 import pytest
@@ -229,16 +230,20 @@ def test_sums_of_pyflwdir(esri: np.ndarray) -> None:
     np.testing.assert_allclose(found, network.accuflux(weights), rtol=1e-10)
 
 
-def test_sums_of_pysheds(esri: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(np, "in1d", np.isin, raising=False)  # NumPy has it no more
-    grids = pytest.importorskip("pysheds.sgrid")
-    views = pytest.importorskip("pysheds.sview")
-    raster = views.Raster(
-        esri.astype(np.int64), views.ViewFinder(shape=esri.shape, nodata=np.int64(-1))
-    )
-    theirs = np.asarray(grids.sGrid.from_raster(raster).accumulation(raster))
-    found = og.flow_accumulation(esri, encoding="esri", tile=32)["accumulation"].values
-    np.testing.assert_array_equal(found, theirs)
+def test_sums_of_pysheds() -> None:
+    recorded = np.load(flow_of_peers.RECORD)
+    found = og.flow_accumulation(recorded["codes"], encoding="esri", tile=32)
+    np.testing.assert_array_equal(found["accumulation"], recorded["sums"])
+
+
+@pytest.mark.long
+def test_the_record_is_what_pysheds_gives() -> None:
+    pytest.importorskip("pysheds.sgrid")
+    recorded = np.load(flow_of_peers.RECORD)
+    sums = flow_of_peers.sums(recorded["codes"].astype(np.int64))
+    np.testing.assert_array_equal(recorded["sums"], sums)
+    directions = flow_of_peers.directions(flow_of_peers.steep_heights())
+    np.testing.assert_array_equal(recorded["directions"], directions)
 
 
 GOOD = np.full((20, 20), 7, np.uint8)

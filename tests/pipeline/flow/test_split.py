@@ -269,11 +269,11 @@ def test_a_run_that_fails_goes_on_from_what_is_known(
 
 
 def test_a_cluster_has_the_same_bits(tmp_path: Path) -> None:
-    heights = fractal(90)
+    heights = fractal(70)
     expected = og.flow_accumulation(heights, method="mfd", weights="area")
     with og.cluster(2, dashboard_address=None) as client:
         found = og.flow_accumulation(
-            heights, method="mfd", weights="area", tile=8, shard=32,
+            heights, method="mfd", weights="area", tile=16, shard=32,
             out=tmp_path / "sums.zarr", client=client,
         )  # fmt: skip
     xr.testing.assert_identical(found.load(), expected)

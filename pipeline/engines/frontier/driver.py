@@ -184,6 +184,7 @@ class _Driver:
         # a cell is reached, and written
         cells = 2 * math.prod(self.tree.shape)
         self.turn = Turn(self.context.token, self.context.begun, cells)
+        self._cells_of_shard = self.tree.tile**2 << 2 * self.tiles.level
         self._journal: Journal | None = None
         self._pending: dict[Ticket, _Task] = {}
         self._load: Counter[Worker] = Counter()
@@ -496,7 +497,9 @@ class _Driver:
         requests = [self._request(morton_decode(tile.z), math.inf, at) for tile in tiles]
         for shard in shards:
             self.tiles.written[shard] = True
-        return workers.submit(worker, "write", finish_shards, handle, nodes, requests)
+        ticket = workers.submit(worker, "write", finish_shards, handle, nodes, requests)
+        self.turn.done += len(shards) * self._cells_of_shard
+        return ticket
 
     def _take_written(self, shards: list[Tile], found: Written) -> list[Tile]:
         """Record the result of a writing task; return the shards that it has written.
@@ -510,9 +513,8 @@ class _Driver:
                 self.borders.send_all(tile)
             self.tiles.written[shard] = False
             self.tiles.close(shard)
-        written = [shard for shard in shards if shard not in missing]
-        self.turn.done += len(written) * self.tree.tile**2 << 2 * self.tiles.level
-        return written
+        self.turn.done -= len(missing) * self._cells_of_shard
+        return [shard for shard in shards if shard not in missing]
 
     def _add(self, counts: dict[str, float]) -> None:
         """Add the counts of written shards to the totals of the run."""

@@ -131,8 +131,8 @@ __device__ __forceinline__ void take_coefficients(Surface& s, const double* p, i
 }
 
 __device__ __forceinline__ Surface make_surface(const VALUE* friction, const VALUE* elevation,
-                                       const VALUE* lengths, const double* coefficients, int stride,
-                                       int rows, int reverse) {
+                                              const VALUE* lengths, const double* coefficients,
+                                              int stride, int rows, int reverse) {
   Surface surface = {};
   surface.friction = friction;
   surface.elevation = elevation;

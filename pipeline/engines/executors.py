@@ -86,7 +86,7 @@ def executor(
 ) -> Iterator[Executor]:
     """Yield an executor on a client's cluster, or on threads of this process without a client.
 
-    Without a ``turn`` its tasks come before those of runs that have one.
+    Without a ``turn`` the run stays where it begins among others, so that its tasks come first.
     """
     if client is not None:
         workers = _Cluster(client, problem, token, turn or Turn(token))
@@ -359,11 +359,11 @@ class _Cluster:
         task.copies.clear()
 
     def close(self) -> None:
-        """Release the futures of all running tasks."""
+        """Release the futures of all running tasks, and let other runs know of the end."""
         self._more.close()
-        self._turn.ended = True
-        self._look()
         for task in self._running.values():
             self._release(task)
         self._running.clear()
         self._messages.interval = self._usual_interval
+        self._turn.ended = True
+        self._look()

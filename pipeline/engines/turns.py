@@ -60,7 +60,7 @@ class Turn:
 
     def look(self, turns: Turns) -> None:
         """Take notice of where all runs are."""
-        if self.start is None:
+        if self.start is None and not self.ended:
             _, self.start = turns[self.token]
         others = [begun for token, (begun, _) in turns.items() if token != self.token]
         self.others = len(others)

@@ -198,7 +198,8 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
 
     Only of workers that may do the tasks, and as many threads as have what these take of resources.
     It reports the turns of runs too, and notes that of the run that asks, ``(token, begun, now)``:
-    one that begins, without ``now``, is put where the last of the others is.
+    one that begins, without ``now``, is put where the last of the others is, and one that ends, at
+    infinity, is forgotten.
     It is a function in a function for the reason that `make_look` gives.
     """
 
@@ -217,8 +218,10 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
             token, begun, now = turn
             if now is None:
                 now = min((others for _, others, _ in noted.values()), default=0.0)
-            noted[token] = begun, now, time.monotonic() if now < math.inf else -math.inf
-        turns = {token: (begun, now) for token, (begun, now, _) in noted.items() if now < math.inf}
+            noted[token] = begun, now, time.monotonic()
+            if now == math.inf:
+                del noted[token]
+        turns = {token: (begun, now) for token, (begun, now, _) in noted.items()}
         every = dask_scheduler.workers
         named = every if workers is None else dask_scheduler.workers_list(workers)
         threads = {}
@@ -239,7 +242,7 @@ def keep_freed_memory() -> None:
     """Let this worker keep freed memory for the next arrays, unless its user has said otherwise.
 
     By Dask's default a worker returns it to the system at once, which then has to clear the pages
-    of each new array: a third to a half of the processor's time of runs that do little else.
+    of each new array: a quarter to a half of the processor's time of runs that do little else.
     """
     if os.environ.get("MALLOC_TRIM_THRESHOLD_") != TRIM_THRESHOLD_OF_DASK:
         return

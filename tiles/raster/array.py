@@ -94,7 +94,7 @@ CellsT = TypeVar("CellsT", bound="NDArray[Any] | xr.Variable")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _RasterOf(Generic[CellsT]):
-    """Raster of a given array, with what else there is to know of it.
+    """Raster of a given array and its metadata.
 
     Parameters
     ----------

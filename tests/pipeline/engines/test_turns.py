@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from threading import Event
+from typing import Any
 
 import dask
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from watched_raster import wait_until
 
+import orograph as og
 from orograph.engines.executors import Executor, executor
+from orograph.engines.frontier import driver
 from orograph.engines.turns import CELLS_A_TASK, LEAD, MOST_LEADS, Turn
 from orograph.execution import workers as execution_workers
 from orograph.execution.workers import make_roll_call
@@ -107,6 +113,25 @@ def test_a_run_begins_where_the_last_of_the_others_is() -> None:
         look(second)
         assert second.entry() == (LATE, 2.0, 7.0), "it stays where it has begun"
         assert (second.others, second.earlier) == (0, 0)
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (64, 32)])
+def test_a_distance_has_reached_and_written_all_its_cells(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    turns: list[Turn] = []
+
+    def turn(*given: Any) -> Turn:
+        turns.append(Turn(*given))
+        return turns[-1]
+
+    monkeypatch.setattr(driver, "Turn", turn)
+    begun = time.time()
+    friction = np.random.default_rng(4).integers(1, 9, shape).astype(np.float32)
+    og.cost_distance(friction, [(5.0, 5.0)], tile=8, shard=16, out=tmp_path / "c.zarr")
+    (own,) = turns
+    assert own.done == own.cells == 2 * friction.size
+    assert begun <= own.begun <= time.time()
 
 
 def test_the_scheduler_forgets_runs_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
+SECONDS_BETWEEN_UPDATES = 0.5
 CELLS_OF_THREADS = 2**26  # of a grid for which no cluster is started unasked
 
 
@@ -259,13 +260,11 @@ def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     total = run.progress().total or None
     with tqdm(desc=name, unit="task", total=total, delay=SECONDS_OF_SILENCE) as bar:
         while True:
-            try:
-                result = run.result(timeout=0.5)
-            except TimeoutError:
-                pass
-            finally:
-                progress = run.progress()
-                bar.total = progress.total
-                bar.update(progress.done - bar.n)
-            if run.status != "running":
-                return result
+            running = run.status == "running"
+            progress = run.progress()
+            bar.total = progress.total
+            bar.update(progress.done - bar.n)
+            if not running:
+                return run.result()
+            with suppress(Exception):  # one that made the run fail is raised above
+                run.result(timeout=SECONDS_BETWEEN_UPDATES)

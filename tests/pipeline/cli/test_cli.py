@@ -10,10 +10,12 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 import rasterio
+import xarray as xr
 from matplotlib.image import imread
 from rasterio.transform import from_origin
 
@@ -84,6 +86,27 @@ def test_a_bar_is_for_what_takes_long(
     said = capsys.readouterr().err
     assert ("the name" in said) is shown
     assert "dashboard" not in said  # threads have none
+
+
+def test_a_run_may_end_just_after_a_wait_for_it_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, expected = Event(), xr.Dataset({"edges": 3})
+
+    def work() -> xr.Dataset:
+        go_on.wait()
+        return expected
+
+    run = og.Run(work, lambda: None, Event(), None)
+    wait = run.result
+
+    def times_out(timeout: float | None = None) -> xr.Dataset:
+        if timeout is None:
+            return wait()
+        go_on.set()
+        wait()
+        raise TimeoutError
+
+    monkeypatch.setattr(run, "result", times_out)
+    assert _watch(run, "the name") is expected
 
 
 def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:

@@ -208,6 +208,14 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
                 cost[0] = rules.barrier
             return
         mean = np.float64(total) * (0.25 if far else 0.5)
+    _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, rules.slopes)
+
+
+@compiled(error_model="numpy")
+def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, slopes):
+    """Write to cost[0] the cost of a step between two elevations."""
+    if slopes is None:
+        return
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
     p = rules.coefficients
     u = p.size - FURTHER[rules.model] * elevation.size + y * elevation.shape[1] + x

@@ -40,7 +40,7 @@ from orograph.kernels.vectors.lanes import (
     weigh_sums,
 )
 
-YES, NO = np.bool_(True), np.bool_(False)
+YES, NO = np.int64(1), np.int64(0)
 ROW_SCRATCH = 1 + SCRATCH
 """Numbers of scratch for a cell of a row: its mean, and those of a model."""
 
@@ -109,7 +109,7 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 @compiled(error_model="numpy")
 def weigh_edges(
-    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, scratch, rules
+    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, scratch, rules, slopes
 ):
     """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
 
@@ -140,6 +140,8 @@ def weigh_edges(
             _weigh_knight(ahead, fu, fv, fm, fn, length, rules.integer, rules.barrier)
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
+        return
+    if slopes is None:
         return
     mean = lanes(scratch, 0, count)
     if not rules.has_friction:
@@ -199,7 +201,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
         dy, dx = STEP_DY[k], STEP_DX[k]
         weigh_edges(
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
-            *(length, scratch, rules),
+            *(length, scratch, rules, rules.slopes),
         )
 
 
@@ -259,7 +261,7 @@ def _weigh_corners(ws, row, kept, scratch, rules):
     _weigh_lanes(ws, NO, row, east, east + rules.reach, kept, scratch, rules.steps, rules)
 
 
-@compiled
+@compiled(single_call=True)
 def weigh_block(ws, top, height, width, kept, scratch, rules):
     """Weigh all edges of a block, for rules that are not quick.
 

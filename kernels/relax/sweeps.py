@@ -126,7 +126,7 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     for i in range(height + reach, LANES):
         start = at(plane, i)
         ws[start : start + LANES] = nothing
-    transpose(ws, plane, plane + 1, -1, -1)
+    transpose(ws, plane, plane + 1, np.int64(-1), np.int64(-1))
     if plane != DISTANCE:
         for j in range(width if height < LANES else 0):
             start = at(plane + 1, j)
@@ -143,8 +143,10 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @compiled
-def _load_further(ws, shape, box, rules):
+def _load_further(ws, shape, box, rules, slopes):
     """Copy the further rasters of a block, as `_load` does."""
+    if slopes is None:
+        return
     top, left, height, width = box
     size = shape[0] * shape[1]
     for k in range(FURTHER[rules.model]):
@@ -192,40 +194,28 @@ def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
     return settled, found, rows, columns
 
 
-@compiled
-def _sweep(ws, transposed, forward, dirty, count, ready, scratch, rules, place):
+@compiled(single_call=True)
+def _sweep(ws, transposed, backward, dirty, count, ready, scratch, rules, place):
     """Carry values from the dirty rows across the block.
 
     Returns the rows lowered (as a mask, bit HALO is row 0), the lanes lowered, the rows whose
     weights are ready, and the number of rows worked on.
     """
-    plane = DISTANCE + (1 if transposed else 0)
+    plane = DISTANCE + transposed
     weights = FORWARD_TRANSPOSED if transposed else FORWARD
-    if not (forward or rules.symmetric):
+    if backward and not rules.symmetric:
         weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
     weights += place[2]
     inside = ((np.int64(1) << count) - 1) << HALO
     rows = np.int64(0)
     lanes = np.int64(0)
     work = 0
-    pending = dirty << 1 if forward else dirty >> 1
+    pending = dirty >> 1 if backward else dirty << 1
     if rules.reach == 2:
-        pending |= dirty << 2 if forward else dirty >> 2
+        pending |= dirty >> 2 if backward else dirty << 2
     pending &= inside
     while pending:
-        if forward:
-            row = lowest_bit(pending) - HALO
-            if not (ready >> (row + HALO)) & 1:
-                ready = weigh_rows(ws, transposed, row, count, ready, place, scratch, rules)
-            lowered = lower_forward(
-                ws,
-                rules.steps,
-                at(plane, row),
-                at(plane, row - 1),
-                at(weights, row),
-                rules.unreached,
-            )
-        else:
+        if backward:
             row = highest_bit(pending) - HALO
             for q in range(1, rules.reach + 1):
                 if not (ready >> (row + q + HALO)) & 1:
@@ -238,15 +228,27 @@ def _sweep(ws, transposed, forward, dirty, count, ready, scratch, rules, place):
                 at(weights, row + 1),
                 rules.unreached,
             )
+        else:
+            row = lowest_bit(pending) - HALO
+            if not (ready >> (row + HALO)) & 1:
+                ready = weigh_rows(ws, transposed, row, count, ready, place, scratch, rules)
+            lowered = lower_forward(
+                ws,
+                rules.steps,
+                at(plane, row),
+                at(plane, row - 1),
+                at(weights, row),
+                rules.unreached,
+            )
         bit = np.int64(1) << (row + HALO)
         pending ^= bit
         work += 1
         if lowered:
             rows |= bit
             lanes |= lowered
-            next_rows = bit << 1 if forward else bit >> 1
+            next_rows = bit >> 1 if backward else bit << 1
             if rules.reach == 2:
-                next_rows |= bit << 2 if forward else bit >> 2
+                next_rows |= bit >> 2 if backward else bit << 2
             pending |= next_rows & inside
     return rows, lanes, ready, work
 
@@ -325,76 +327,62 @@ def _probe_side(ws, transposed, forward, count, kept, rules):
     return best
 
 
-@compiled
-def _sweep_both_ways(ws, transposed, ahead, back, count, ready, scratch, rules, place, tally):
-    """Carry values forward from the dirty rows ``ahead``, then backward from ``back`` and these.
-
-    Returns the rows and the lanes lowered, the rows whose weights are ready, and the dirty rows
-    that the next sweep forward begins with.
-    """
-    rows = np.int64(0)
-    lanes = np.int64(0)
-    again = np.int64(0)
-    if ahead:
-        rows, lanes, ready, work = _sweep(
-            ws, transposed, YES, ahead, count, ready, scratch, rules, place
-        )
-        back |= rows
-        tally[2] += work
-    if back:
-        again, more, ready, work = _sweep(
-            ws, transposed, NO, back, count, ready, scratch, rules, place
-        )
-        rows |= again
-        lanes |= more
-        tally[2] += work
-    return rows, lanes, ready, again
-
-
 @compiled(single_call=True)
 def _sweep_block(ws, scratch, top, height, width, kept, weighed, fresh, rules, tally):
-    """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
+    """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh.
+
+    Rows are swept first, then columns, which are the rows of the transposed plane. What begins with
+    ``other`` is of the plane that is swept next.
+    """
     place = (top + rules.reach, width, kept)
     one = np.int64(1)
-    all_rows = ((one << height) - 1) << HALO
-    all_columns = ((one << width) - 1) << HALO
     outer = (one << HALO) - 1
-    down, up = outer, outer << (height + HALO)
-    rightward, leftward = outer, outer << (width + HALO)
-    changed_rows = np.int64(0)
-    changed_columns = np.int64(0)
+    transposed = np.int64(0)
+    count, other_count = height, width
+    inside, other_inside = ((one << height) - 1) << HALO, ((one << width) - 1) << HALO
+    # dirty rows, from which sweeps go ahead and back
+    ahead, back = outer, outer << (height + HALO)
+    other_ahead, other_back = outer, outer << (width + HALO)
+    changed = other_changed = np.int64(0)
     if fresh:
-        changed_rows, changed_columns = all_rows, all_columns
-        down |= all_rows
-        up |= all_rows
-        rightward |= all_columns
-        leftward |= all_columns
-    ready = ready_transposed = np.int64(-1 if weighed else 0)
-    while down | up | rightward | leftward:
-        tally[1] += 1
-        rows, columns, ready, down = _sweep_both_ways(
-            ws, NO, down, up, height, ready, scratch, rules, place, tally
-        )
-        up = np.int64(0)
+        changed, other_changed = inside, other_inside
+        ahead |= inside
+        back |= inside
+        other_ahead |= other_inside
+        other_back |= other_inside
+    ready = other_ready = np.int64(-1 if weighed else 0)
+    while ahead | back | other_ahead | other_back:
+        tally[1] += 1 - transposed
+        rows = lanes = again = np.int64(0)
+        for backward in range(2):
+            dirty = back | rows if backward else ahead
+            if dirty:
+                again, more, ready, work = _sweep(
+                    ws, transposed, backward, dirty, count, ready, scratch, rules, place
+                )
+                rows |= again
+                lanes |= more
+                tally[2] += work
+            else:
+                again = np.int64(0)
+        ahead, back = again, np.int64(0)
         if rows:
-            transpose(ws, DISTANCE, DISTANCE + 1, rows >> HALO, columns)
-            columns = (columns << HALO) & all_columns
-            changed_rows |= rows
-            changed_columns |= columns
-            rightward |= columns
-            leftward |= columns
-        columns, rows, ready_transposed, rightward = _sweep_both_ways(
-            ws, YES, rightward, leftward, width, ready_transposed, scratch, rules, place, tally
-        )
-        leftward = np.int64(0)
-        if columns:
-            transpose(ws, DISTANCE + 1, DISTANCE, columns >> HALO, rows)
-            rows = (rows << HALO) & all_rows
-            changed_rows |= rows
-            changed_columns |= columns
-            down |= rows
-            up |= rows
-    return changed_rows, changed_columns
+            transpose(ws, DISTANCE + transposed, DISTANCE + 1 - transposed, rows >> HALO, lanes)
+            lanes = (lanes << HALO) & other_inside
+            changed |= rows
+            other_changed |= lanes
+            other_ahead |= lanes
+            other_back |= lanes
+        transposed = 1 - transposed
+        count, other_count = other_count, count
+        inside, other_inside = other_inside, inside
+        ahead, other_ahead = other_ahead, ahead
+        back, other_back = other_back, back
+        ready, other_ready = other_ready, ready
+        changed, other_changed = other_changed, changed
+    if transposed:
+        return other_changed, changed
+    return changed, other_changed
 
 
 @compiled
@@ -456,7 +444,7 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
                 *(top, left, height, width, reach, rules.barrier),
             )
         if FURTHER[rules.model]:
-            _load_further(ws, elevation.shape, box, rules)
+            _load_further(ws, elevation.shape, box, rules, rules.slopes)
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:

@@ -112,6 +112,8 @@ class Rules(NamedTuple):
     """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
     """Those of the model, then its table; for Numba the padded further rasters come behind."""
+    slopes: Any
+    """True for a model of slopes, else None: Numba then compiles none of their formulas."""
 
 
 def edge_lengths(rows: int, dx: float = 1.0, dy: float = 1.0) -> npt.NDArray[np.float64]:
@@ -215,6 +217,7 @@ def cost_rules(
         coefficients=np.array(
             row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64
         ),
+        slopes=None if row.formula is None else True,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +46,29 @@ def test_a_model_is_symmetric_where_its_formula_is(name: str) -> None:
         edge(friction, elevation, 2, 2, dy, dx, rules, pair[:1])
         edge(friction, elevation, 2 + dy, 2 + dx, -dy, -dx, rules, pair[1:])
     assert np.array_equal(ways[:, 0], ways[:, 1]) == MODELS[name].symmetric
+
+
+COMPILED = """
+import numpy as np
+from orograph.kernels.relax.edge_costs import edge
+from orograph.kernels.relax.models import MODELS, CostModel, cost_rules, edge_lengths
+
+def formulas(model):
+    cells, cost, given = np.ones((3, 3)), np.empty(1), {"friction", "elevation"}
+    rules = cost_rules(cost.dtype, edge_lengths(3), CostModel(model), 8, np.inf, given)
+    edge(cells, cells, 1, 1, 0, 1, rules, cost)
+    return sorted(name for name, row in MODELS.items() if row.formula and row.formula.signatures)
+
+print(formulas("friction"), "tobler" in formulas("tobler"))
+"""
+
+
+def test_no_formula_of_slopes_is_compiled_for_friction(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "[] True\n", done.stderr
 
 
 def test_kernels_find_by_their_numbers_what_they_compute_themselves() -> None:

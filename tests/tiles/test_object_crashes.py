@@ -110,21 +110,25 @@ PROBLEMS: dict[str, tuple[Callable[..., Any], Callable[[str], Any]]] = {
 }
 
 
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("problem", "replaced"),
     [*((name, False) for name in PROBLEMS), ("forest", True)],
 )
 def test_a_run_is_resumed_wherever_it_is_killed(
-    bucket: str, problem: str, replaced: bool, changes: Changes
+    bucket: str, problem: str, replaced: bool, step: int, changes: Changes
 ) -> None:
-    """A result under its name is whole at every change, and one that is replaced is never lost."""
+    """A result under its name is whole at every change, and one that is replaced is never lost.
+
+    By steps of three a run in memory and one on a server are killed in place of other changes.
+    """
     write, read = PROBLEMS[problem]
     other = GRID[::-1].copy()
     for cells, name in ((GRID, "new"), (other, "old")):
         write(f"{bucket}/{name}.zarr", cells)
     expected, before = read(f"{bucket}/new.zarr"), read(f"{bucket}/old.zarr")
     assert expected.tobytes() != before.tobytes()
-    for number in count():
+    for number in count(step // 2 if bucket.startswith("s3:") else 0, step):
         out = f"{bucket}/{number}/out.zarr"
         if replaced:
             write(out, other)

@@ -52,7 +52,7 @@ def cost_from(graph: Graph, start: int) -> Any:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_costs_have_the_bits_of_numba(kind: str, strategy: str, emulator: Emulator) -> None:
-    for seed, n, m in ((0, 60, 300), (1, 700, 1500)):
+    for seed, n, m in ((0, 60, 300), (2, 300, 700)):
         graph = graph_of(kind, seed, n, m)
         rows = graph.rows if strategy == "active" else graph.incoming
         start = np.array([3])

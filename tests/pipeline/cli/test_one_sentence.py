@@ -75,7 +75,7 @@ def test_a_signal_prints_one_line_and_leaves_what_resume_goes_on_with(
 ) -> None:
     friction = np.random.default_rng(0).uniform(1, 2, (2048, 2048)).astype(np.float32)
     store, out = tmp_path / "f.zarr", tmp_path / "c.zarr"
-    og.ingest(friction, store, tile=64, shard=256)
+    og.ingest(friction, store, tile=256, shard=256)
     process = start("cost", store, out, "--point", 0, 0, "--workers", 2)
     while not (tmp_path / "c.zarr.partial" / "run.json").exists():
         assert process.poll() is None, process.communicate()

@@ -161,6 +161,13 @@ class Workers:
 
     # --- the executor
 
+    def part(self, worker: int | None) -> tuple[int, int]:
+        """Return the place of a worker among them, and how many there are."""
+        return worker or 0, self.count
+
+    def tell(self, topic: str, message: Any) -> None:
+        """Tell nothing: there is no dashboard."""
+
     def share(self, worker: int | None, count: int) -> int:
         """Return all, or a part for each worker."""
         return count if worker is not None else -(-count // self.count)
@@ -296,7 +303,9 @@ def simulate(side: int, workers: Workers) -> str:
     )
     run = SimpleNamespace(
         problem=problem,
-        context=SimpleNamespace(quadtree=tree, shard_level=0, checkpoints=store),
+        context=SimpleNamespace(
+            quadtree=tree, shard_level=0, checkpoints=store, token="", begun=0.0
+        ),
         bucket_width=BucketWidth(CELLS**2, 1000),
     )
     journal.time = SimpleNamespace(monotonic=lambda: workers.now)  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "docs/extensions"))
 
+import coordination
 import reproduced
 import scaling
 from papers import graphs
@@ -135,3 +136,14 @@ def test_more_workers_are_no_slower_until_tasks_become_smaller() -> None:
     assert first == "workers"
     assert one / 16 <= many < one
     assert model.seconds(1e12, 100_000, 20e9)[1] == "scheduler"
+
+
+@pytest.mark.parametrize("source", coordination.SOURCES)
+def test_simulated_workers_settle_and_write_all_tiles(source: str) -> None:
+    costs = coordination.Costs(visits=0.25, write=0.15, read=0.05, client=6e-4, scheduler=1e-3)
+    surface = coordination.Surface(8, source, 1.5)
+    workers = coordination.Workers(3, surface, costs, budget=60)
+    said = coordination.simulate(8, workers)
+    assert said.startswith("     64 tiles,    3 workers: efficiency 0.")
+    assert "given up" not in said
+    assert workers.count_of("", 0) == 64

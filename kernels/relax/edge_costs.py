@@ -32,21 +32,20 @@ from orograph.kernels.vectors.lanes import LANES, Rows
 _ROWS = list(enumerate(MODELS.values()))
 VECTORS = sum(1 << number for number, row in _ROWS if row.vectors is not None)
 """Bit by number: which models have a form in vectors."""
-BY_ROW = sum(1 << number for number, row in _ROWS if row.row is not None)
-"""Bit by number: which models have a form for a row of steps."""
 
 
 @intrinsic
-def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride):
+def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride, by_row):
     """Return the cost of a step by the formula of a model, given its number; NaN without one.
 
     ``further[u]`` and ``further[v]`` are the values of the first further raster where the step
-    starts and ends; those of the next one lie ``stride`` behind.
+    starts and ends; those of the next one lie ``stride`` behind. ``by_row``: as in `Rules`, which
+    models there are.
     """
     step = types.float64, types.float64, types.float64, p
     formulas = []
     for number, row in _ROWS:
-        if row.formula is not None:
+        if row.formula is not None and (row.row is None) == isinstance(by_row, types.NoneType):
             ends = [types.UniTuple(types.float64, len(row.further))] * 2 if row.further else []
             formulas.append((number, row.formula, (*step, *ends)))
     calls = typed_calls(typingctx, formulas)
@@ -69,7 +68,7 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride)
 
         return emit_call(context, builder, args[0], calls, arguments)
 
-    return types.float64(model, *step, further, *[types.int64] * 3), codegen
+    return types.float64(model, *step, further, *[types.int64] * 3, by_row), codegen
 
 
 @intrinsic
@@ -130,7 +129,7 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
 def weigh_row(
     typingctx, model, ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch
 ):
-    """Weigh both directions of a row's edges by a model of `BY_ROW`, by its number."""
+    """Weigh both directions of a row's edges by a model that has a form for it, by its number."""
     places = [types.int64] * 3
     given = ahead, back, u, v, length, friction, p, further, *places, scratch
     # the costs of integers are not computed by formulas
@@ -154,9 +153,8 @@ def weigh_slopes(out, sign, u, v, mean, length, model, p, further, at_u, at_v, s
     """
     for x in range(out.size):
         dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-        out[x] = slope_cost(
-            *(model, dz, np.float64(length[x]), mean[x], p, further, at_u + x, at_v + x, stride)
-        )
+        ends = at_u + x, at_v + x, stride
+        out[x] = slope_cost(*(model, dz, np.float64(length[x]), mean[x], p, further), *ends, None)
 
 
 @compiled(error_model="numpy")
@@ -208,13 +206,13 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
                 cost[0] = rules.barrier
             return
         mean = np.float64(total) * (0.25 if far else 0.5)
-    _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, rules.slopes)
+    _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, rules.single, rules.by_row)
 
 
 @compiled(error_model="numpy")
-def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, slopes):
+def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, single, by_row):
     """Write to cost[0] the cost of a step between two elevations."""
-    if slopes is None:
+    if single is None and by_row is None:
         return
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
     p = rules.coefficients
@@ -223,4 +221,6 @@ def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, slopes):
     if rules.reverse:
         dz = -dz
         u, v = v, u
-    cost[0] = slope_cost(rules.model, dz, np.float64(length), mean, p, p, u, v, elevation.size)
+    cost[0] = slope_cost(
+        *(rules.model, dz, np.float64(length), mean, p, p, u, v, elevation.size, by_row)
+    )

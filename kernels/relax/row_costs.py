@@ -9,7 +9,6 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import (
-    BY_ROW,
     VECTORS,
     weigh_in_vectors,
     weigh_row,
@@ -109,7 +108,22 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 @compiled(error_model="numpy")
 def weigh_edges(
-    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, scratch, rules, slopes
+    ahead,
+    back,
+    f,
+    at_f,
+    z,
+    at_z,
+    at_further,
+    plane,
+    stride,
+    dy,
+    dx,
+    length,
+    scratch,
+    rules,
+    single,
+    by_row,
 ):
     """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
 
@@ -117,7 +131,8 @@ def weigh_edges(
     symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
     ``at_f`` and ``at_z`` on. Further rasters are in ``z`` as well: the cells of the first one are
     from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64,
-    `ROW_SCRATCH` for a cell. All else that is for a cell has one length.
+    `ROW_SCRATCH` for a cell. All else that is for a cell has one length. ``single``, ``by_row``:
+    those of the rules, as Numba leaves out the code for None where an argument is None.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -141,7 +156,7 @@ def weigh_edges(
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
         return
-    if slopes is None:
+    if single is None and by_row is None:
         return
     mean = lanes(scratch, 0, count)
     if not rules.has_friction:
@@ -152,7 +167,7 @@ def weigh_edges(
     else:
         for x in range(count):
             mean[x] = np.float64(fu[x] + fv[x]) * 0.5
-    if BY_ROW >> rules.model & 1:
+    if by_row is not None:
         model, p, rest = (
             rules.model,
             rules.coefficients,
@@ -201,7 +216,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
         dy, dx = STEP_DY[k], STEP_DX[k]
         weigh_edges(
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
-            *(length, scratch, rules, rules.slopes),
+            *(length, scratch, rules, rules.single, rules.by_row),
         )
 
 

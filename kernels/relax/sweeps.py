@@ -143,9 +143,9 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @compiled
-def _load_further(ws, shape, box, rules, slopes):
+def _load_further(ws, shape, box, rules, single, by_row):
     """Copy the further rasters of a block, as `_load` does."""
-    if slopes is None:
+    if single is None and by_row is None:
         return
     top, left, height, width = box
     size = shape[0] * shape[1]
@@ -444,7 +444,7 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
                 *(top, left, height, width, reach, rules.barrier),
             )
         if FURTHER[rules.model]:
-            _load_further(ws, elevation.shape, box, rules, rules.slopes)
+            _load_further(ws, elevation.shape, box, rules, rules.single, rules.by_row)
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:

@@ -112,8 +112,13 @@ class Rules(NamedTuple):
     """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
     """Those of the model, then its table; for Numba the padded further rasters come behind."""
-    slopes: Any
-    """True for a model of slopes, else None: Numba then compiles none of their formulas."""
+    single: Any
+    """True for a model of slopes whose steps are weighed one by one or in vectors, else None."""
+    by_row: Any
+    """True for one whose rows of steps are weighed at once, else None.
+
+    None is a type of its own, for which Numba leaves out the formulas of such models.
+    """
 
 
 def edge_lengths(rows: int, dx: float = 1.0, dy: float = 1.0) -> npt.NDArray[np.float64]:
@@ -217,7 +222,8 @@ def cost_rules(
         coefficients=np.array(
             row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64
         ),
-        slopes=None if row.formula is None else True,
+        single=True if row.formula is not None and row.row is None else None,
+        by_row=True if row.row is not None else None,
     )
 
 

@@ -75,6 +75,18 @@ class Restrictions(NamedTuple):
         return cls(dict(annotations.get("resources") or {}), None if named is None else [*named])
 
 
+@contextmanager
+def _quiet(part: str, level: int) -> Iterator[None]:
+    """Log nothing of a part of Dask that is below a level, within this context."""
+    log = logging.getLogger(f"distributed.{part}")
+    before = log.level
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def has_dashboard() -> bool:
     """Return whether clusters that this process starts have a dashboard, which needs bokeh."""
     try:
@@ -143,19 +155,14 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
             return super().dashboard_link if has_dashboard() else None
 
         def close(self, *args: Any, **kwargs: Any) -> None:
-            super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
-            if local.status.name == "closed":
+            # that a worker at work has to be killed is to be expected, and that it then does not
+            # answer what the scheduler has just asked it
+            with _quiet("nanny", logging.ERROR), _quiet("scheduler", logging.CRITICAL):
+                super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
                 # a client that is collected is closed once more, maybe within a call of Dask's
                 # that holds the lock which `local.close` waits for
-                return
-            log = logging.getLogger("distributed.nanny")
-            level = log.level
-            # that a worker at work has to be killed is to be expected
-            log.setLevel(logging.ERROR)
-            try:
-                local.close()
-            finally:
-                log.setLevel(level)
+                if local.status.name != "closed":
+                    local.close()
 
     kind: Any = LocalCluster
     own: dict[str, Any] = {"threads_per_worker": 1, "processes": True}

@@ -41,6 +41,7 @@ from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import psutil
@@ -161,12 +162,8 @@ class Workers:
 
     # --- the executor
 
-    def part(self, worker: int | None) -> tuple[int, int]:
-        """Return the place of a worker among them, and how many there are."""
-        return worker or 0, self.count
-
     def tell(self, topic: str, message: Any) -> None:
-        """Tell nothing: there is no dashboard."""
+        """Ignore what the dashboard would show."""
 
     def share(self, worker: int | None, count: int) -> int:
         """Return all, or a part for each worker."""
@@ -308,14 +305,14 @@ def simulate(side: int, workers: Workers) -> str:
         ),
         bucket_width=BucketWidth(CELLS**2, 1000),
     )
-    journal.time = SimpleNamespace(monotonic=lambda: workers.now)  # type: ignore[attr-defined]
     driver = frontier._Driver(run)  # type: ignore[arg-type]
     end = ""
-    try:
-        driver.settle(workers, None, Event())
-        driver.write(workers, None, Event())
-    except TimeoutError:
-        end = f", given up with {(driver.reached > 0).mean():.0%} of the tiles reached"
+    with patch.object(journal, "time", SimpleNamespace(monotonic=lambda: workers.now)):
+        try:
+            driver.settle(workers, None, Event())
+            driver.write(workers, None, Event())
+        except TimeoutError:
+            end = f", given up with {(driver.reached > 0).mean():.0%} of the tiles reached"
     tasks = workers.tasks.total()
     return (
         f"{side * side:7} tiles, {workers.count:4} workers: efficiency "

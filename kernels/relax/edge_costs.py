@@ -39,8 +39,8 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride,
     """Return the cost of a step by the formula of a model, given its number; NaN without one.
 
     ``further[u]`` and ``further[v]`` are the values of the first further raster where the step
-    starts and ends; those of the next one lie ``stride`` behind. ``by_row``: as in `Rules`, which
-    models there are.
+    starts and ends; those of the next one lie ``stride`` behind. Only models of one kind are
+    called: with ``by_row`` None those that have no form for a row, else those that have one.
     """
     step = types.float64, types.float64, types.float64, p
     formulas = []
@@ -206,13 +206,13 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
                 cost[0] = rules.barrier
             return
         mean = np.float64(total) * (0.25 if far else 0.5)
-    _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, rules.single, rules.by_row)
+    _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, rules.by_step, rules.by_row)
 
 
 @compiled(error_model="numpy")
-def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, single, by_row):
+def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, by_step, by_row):
     """Write to cost[0] the cost of a step between two elevations."""
-    if single is None and by_row is None:
+    if by_step is None and by_row is None:
         return
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
     p = rules.coefficients

@@ -122,7 +122,7 @@ def weigh_edges(
     length,
     scratch,
     rules,
-    single,
+    by_step,
     by_row,
 ):
     """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
@@ -131,8 +131,8 @@ def weigh_edges(
     symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
     ``at_f`` and ``at_z`` on. Further rasters are in ``z`` as well: the cells of the first one are
     from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64,
-    `ROW_SCRATCH` for a cell. All else that is for a cell has one length. ``single``, ``by_row``:
-    those of the rules, as Numba leaves out the code for None where an argument is None.
+    `ROW_SCRATCH` for a cell. All else that is for a cell has one length. ``by_step``, ``by_row``:
+    those of the rules; Numba compiles nothing that is only for another kind of model.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -156,7 +156,7 @@ def weigh_edges(
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
         return
-    if single is None and by_row is None:
+    if by_step is None and by_row is None:
         return
     mean = lanes(scratch, 0, count)
     if not rules.has_friction:
@@ -216,7 +216,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
         dy, dx = STEP_DY[k], STEP_DX[k]
         weigh_edges(
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
-            *(length, scratch, rules, rules.single, rules.by_row),
+            *(length, scratch, rules, rules.by_step, rules.by_row),
         )
 
 

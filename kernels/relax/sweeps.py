@@ -143,9 +143,9 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @compiled
-def _load_further(ws, shape, box, rules, single, by_row):
+def _load_further(ws, shape, box, rules, by_step, by_row):
     """Copy the further rasters of a block, as `_load` does."""
-    if single is None and by_row is None:
+    if by_step is None and by_row is None:
         return
     top, left, height, width = box
     size = shape[0] * shape[1]
@@ -363,8 +363,6 @@ def _sweep_block(ws, scratch, top, height, width, kept, weighed, fresh, rules, t
                 rows |= again
                 lanes |= more
                 tally[2] += work
-            else:
-                again = np.int64(0)
         ahead, back = again, np.int64(0)
         if rows:
             transpose(ws, DISTANCE + transposed, DISTANCE + 1 - transposed, rows >> HALO, lanes)
@@ -444,7 +442,7 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
                 *(top, left, height, width, reach, rules.barrier),
             )
         if FURTHER[rules.model]:
-            _load_further(ws, elevation.shape, box, rules, rules.single, rules.by_row)
+            _load_further(ws, elevation.shape, box, rules, rules.by_step, rules.by_row)
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:

@@ -96,7 +96,7 @@ def _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back):
     there, here = (back, ahead) if rules.reverse else (ahead, back)
     weigh_edges(
         *(there, here, friction, 1, elevation, 1, dist.size + 1, dist.size),
-        *(dist.size, 0, -1, length, scratch, rules, rules.single, rules.by_row),
+        *(dist.size, 0, -1, length, scratch, rules, rules.by_step, rules.by_row),
     )
     for i in range(reach - 1, count - reach):
         value = dist[i] + ahead[i]

@@ -153,7 +153,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
             length[:] = rules.factors[_KIND[edge], y]
             weigh_edges(
                 *(step, step, f, v, z, v, d.size + v, d.size),
-                *(stride, dy, dx, length, scratch, rules, rules.single, rules.by_row),
+                *(stride, dy, dx, length, scratch, rules, rules.by_step, rules.by_row),
             )
             for place in range(crossed):
                 x = places[place]

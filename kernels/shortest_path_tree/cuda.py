@@ -90,7 +90,7 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
         limit=np.int64(BARRIER - 1),
         factors=np.ones((5, rows), np.int64),
         coefficients=np.empty(0),
-        single=None,
+        by_step=None,
         by_row=None,
     )
     blocks = tuple(-(-n // LANES) for n in _inner_shape(state))

@@ -94,7 +94,7 @@ def _mark(dist, friction, elevation, rules, steps):
             at = y * width + left
             weigh_edges(
                 *(there, here, f, at, z, at, dist.size + at, dist.size),
-                *(width, dy, dx, length[:count], scratch, rules, rules.single, rules.by_row),
+                *(width, dy, dx, length[:count], scratch, rules, rules.by_step, rules.by_row),
             )
             v = dist[y, left : left + count]
             u = dist[y - dy, left + dx : left + dx + count]

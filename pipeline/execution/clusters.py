@@ -77,7 +77,7 @@ class Restrictions(NamedTuple):
 
 @contextmanager
 def _quiet(part: str, level: int) -> Iterator[None]:
-    """Log nothing of a part of Dask that is below a level, within this context."""
+    """Keep a part of Dask from logging what is below a level, within this context."""
     log = logging.getLogger(f"distributed.{part}")
     before = log.level
     log.setLevel(level)

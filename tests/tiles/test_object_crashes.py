@@ -120,7 +120,7 @@ def test_a_run_is_resumed_wherever_it_is_killed(
 ) -> None:
     """A result under its name is whole at every change, and one that is replaced is never lost.
 
-    By steps of three a run in memory and one on a server are killed in place of other changes.
+    In steps of three, runs in memory and on a server are killed at different changes.
     """
     write, read = PROBLEMS[problem]
     other = GRID[::-1].copy()

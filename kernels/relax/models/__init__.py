@@ -112,12 +112,12 @@ class Rules(NamedTuple):
     """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
     """Those of the model, then its table; for Numba the padded further rasters come behind."""
-    single: Any
-    """True for a model of slopes whose steps are weighed one by one or in vectors, else None."""
+    by_step: Any
+    """True for a model of slopes that weighs each step by itself, else None."""
     by_row: Any
-    """True for one whose rows of steps are weighed at once, else None.
+    """True for a model of slopes that weighs a row of steps at once, else None.
 
-    None is a type of its own, for which Numba leaves out the formulas of such models.
+    None has another type than True, so Numba compiles only the formulas of one kind of model.
     """
 
 
@@ -222,7 +222,7 @@ def cost_rules(
         coefficients=np.array(
             row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64
         ),
-        single=True if row.formula is not None and row.row is None else None,
+        by_step=True if row.formula is not None and row.row is None else None,
         by_row=True if row.row is not None else None,
     )
 

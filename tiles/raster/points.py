@@ -233,10 +233,13 @@ def snap_to_valid(
     for i in order[~_are_valid(rows[order], columns[order], side, tile)].tolist():
         row, column = int(rows[i]), int(columns[i])
         y, x = row // side * side, column // side * side
-        # the cells around the tile are read only here, since few points need them
-        window = Window(y - snap, x - snap, side + 2 * snap, side + 2 * snap).clip((height, width))
-        near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
-        valid = (wide if snap else tile).read(window)[near.within(window)]
+        window, mask = Window(y, x, side, side), tile
+        if not (snap <= row - y < side - snap and snap <= column - x < side - snap):
+            # the cells around the tile are read only here, since few points need them
+            window, mask = window.grow(snap), wide
+        near = Window(row, column, 1, 1).grow(snap).clip((height, width))
+        window = window.clip((height, width))
+        valid = mask.read(window)[near.within(window)]
         around = np.argwhere(valid) + np.array([near.y, near.x])
         if not around.size:
             lost.append(i)

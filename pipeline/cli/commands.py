@@ -17,7 +17,6 @@ from orograph.cli.distances import (
 from orograph.cli.operations import Command, print_attributes
 from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
 from orograph.distance.arguments import SLOPES
-from orograph.eikonal.job import EIKONAL
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
 from orograph.tiles.arguments import absolute_path, check_path
@@ -30,97 +29,22 @@ if TYPE_CHECKING:
 
 
 def commands() -> list[Command]:
-    """Return the commands that run operations, one for each public operation on rasters.
-
-    An operation that is not named here has a command of its own name, without more than the
-    operation has.
-    """
-    special = [
-        Command(
-            og.minimum_spanning_forest,
-            "minimum_spanning_forest",
-            ("mst",),
-            choices={"weight": tuple(WEIGHTS)},
-        ),
-        Command(
-            og.cost_distance,
-            "cost_distance",
-            ("cost",),
-            defaults=lambda options, friction: {
-                **_outputs_of_cost(options, friction),
-                **terrain_given(options),
-            },
-            extend=add_terrain,
-            before=check_terrain,
-        ),
-        Command(
-            og.walking_time,
-            "walking_time",
-            ("walk",),
-            defaults=_outputs_of_cost,
-            choices={"model": SLOPES},
-        ),
-        Command(
-            og.connected_components,
-            "connected_components",
-            ("components",),
-            without=frozenset(["method"]),
-            extend=_add_table_and_picture,
-            before=_check_table_and_picture,
-            after=_write_table_and_picture,
-        ),
-        Command(
-            og.hop_distance,
-            "hop_distance",
-            ("hops",),
-            without=frozenset(["predecessors"]),
-        ),
-        Command(og.fill_depressions, "fill", ("fill_depressions",)),
-        Command(og.flood_level, "flood", ("flood_level",)),
+    """Return the commands that run operations, one for each public operation on rasters."""
+    known = {command.of for command in SPECIAL}
+    return [
+        *SPECIAL,
         *(
-            Command(
-                operation,
-                operation.__name__,
-                tuple(aliases),
-                out=VECTOR_FILE,
-                cluster=False,
-                after=_print_geometries,
-            )
-            for operation, *aliases in (
-                (og.polygonize,),
-                (og.isochrones,),
-                (og.region_network, "region-network"),
-            )
-        ),
-        Command(og.peaks, "peaks", after=_print_length("peak")),
-        Command(og.depressions, "depressions", after=_print_length("depression")),
-        Command(og.pass_elevation, "passes", out=None, cluster=False, after=_print_passes),
-        Command(
-            og.st_connected,
-            "st_connected",
-            ("reach",),
-            out=None,
-            cluster=False,
-            after=_print_reach,
-        ),
-        Command(
-            og.all_pairs,
-            "all_pairs",
-            subject="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx",
-            out="Zarr store to write, or .csv for distances alone",
-            cluster=False,
-            without=frozenset(["sources"]),
-            read=lambda options: read_matrix(options.graph),
-            before=_check_table_of_pairs,
-            after=_write_pairs,
+            Command(name)
+            for name, operation in public_operations().items()
+            if name not in known and operation.takes_raster
         ),
     ]
-    known = {command.operation.__name__ for command in special}
-    return special + [
-        Command(operation, name)
-        for name, operation in public_operations().items()
-        if name not in known and operation.takes_raster
-    ]
+
+
+def command_named(name: str) -> Command | None:
+    """Return the special command of a name or alias, or None; no operation is imported."""
+    named = (c for c in SPECIAL if name in (c.name, *c.aliases))
+    return next(named, None)
 
 
 def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, Any]:
@@ -128,6 +52,8 @@ def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, An
 
     Paths go down the costs of the eikonal equation, which has no back directions.
     """
+    from orograph.eikonal.job import EIKONAL
+
     alone = options.out.lower().endswith(GEOTIFF) or getattr(options, "cost", None) == EIKONAL
     return {"outputs": ("cost",) if alone else ("cost", "back_direction")}
 
@@ -217,3 +143,81 @@ def _write_table_and_picture(result: xr.Dataset, options: argparse.Namespace) ->
 
         classes = open_raster(options.classes, **which)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
+
+
+SPECIAL = (
+    Command(
+        "minimum_spanning_forest",
+        ("mst",),
+        choices={"weight": tuple(WEIGHTS)},
+    ),
+    Command(
+        "cost_distance",
+        ("cost",),
+        defaults=lambda options, friction: {
+            **_outputs_of_cost(options, friction),
+            **terrain_given(options),
+        },
+        extend=add_terrain,
+        before=check_terrain,
+    ),
+    Command(
+        "walking_time",
+        ("walk",),
+        defaults=_outputs_of_cost,
+        choices={"model": SLOPES},
+    ),
+    Command(
+        "connected_components",
+        ("components",),
+        without=frozenset(["method"]),
+        extend=_add_table_and_picture,
+        before=_check_table_and_picture,
+        after=_write_table_and_picture,
+    ),
+    Command(
+        "hop_distance",
+        ("hops",),
+        without=frozenset(["predecessors"]),
+    ),
+    Command("fill_depressions", ("fill_depressions",), "fill"),
+    Command("flood_level", ("flood_level",), "flood"),
+    *(
+        Command(
+            operation,
+            tuple(aliases),
+            out=VECTOR_FILE,
+            cluster=False,
+            after=_print_geometries,
+        )
+        for operation, *aliases in (
+            ("polygonize",),
+            ("isochrones",),
+            ("region_network", "region-network"),
+        )
+    ),
+    Command("peaks", after=_print_length("peak")),
+    Command("depressions", after=_print_length("depression")),
+    Command("pass_elevation", (), "passes", out=None, cluster=False, after=_print_passes),
+    Command(
+        "st_connected",
+        ("reach",),
+        out=None,
+        cluster=False,
+        after=_print_reach,
+    ),
+    Command(
+        "all_pairs",
+        subject="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx",
+        out="Zarr store to write, or .csv for distances alone",
+        cluster=False,
+        without=frozenset(["sources"]),
+        read=lambda options: read_matrix(options.graph),
+        before=_check_table_of_pairs,
+        after=_write_pairs,
+    ),
+)
+"""Commands with more than the operation has, or with less.
+
+An operation that is not here has a command of its own name.
+"""

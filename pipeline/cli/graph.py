@@ -33,14 +33,14 @@ def add_graph(commands: Subcommands, run: Callable[..., Any]) -> None:
     read.set_defaults(command=_read)
 
     for operation, name, about, own, ids in (
-        (og.shortest_paths, "paths", "least cost from each source to each vertex", None, "needed"),
-        (og.minimum_spanning_forest, "mst", "minimum spanning forest", RUN, ""),
-        (og.connected_components, "components", "connected components", RUN, ""),
-        (og.all_pairs, "pairs", "least length between all pairs of vertices", RUN, "some"),
+        ("shortest_paths", "paths", "least cost from each source to each vertex", None, "needed"),
+        ("minimum_spanning_forest", "mst", "minimum spanning forest", RUN, ""),
+        ("connected_components", "components", "connected components", RUN, ""),
+        ("all_pairs", "pairs", "least length between all pairs of vertices", RUN, "some"),
     ):
         Command(
             operation,
-            name,
+            own_name=name,
             about=about,
             first="graph",
             subject="a store of 'orograph graph read', or what that takes",

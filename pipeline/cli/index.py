@@ -23,8 +23,8 @@ def add_index(commands: Subcommands, run: Callable[..., Any]) -> None:
     index = commands.add_parser("index", help="a distance index: built once, queried many times")
     kinds = index.add_subparsers(required=True, metavar="what")
     Command(
-        og.DistanceIndex.build,
-        "build",
+        "DistanceIndex.build",
+        own_name="build",
         subject="store or raster file: friction, or elevation to walk over",
         without=frozenset(["memory"]),
         out=None,

@@ -16,8 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.distances import add_distances
-from orograph.cli.files import add_files
+from orograph.cli.commands import command_named
 from orograph.cli.parser import (
     Parser,
     add_completion,
@@ -26,7 +25,6 @@ from orograph.cli.parser import (
     storage_options_in,
     without_secrets,
 )
-from orograph.cli.plan import add_plan
 from orograph.execution.clusters import (
     INSTALL_DASHBOARD,
     MOST_WORKERS,
@@ -40,6 +38,8 @@ from orograph.tiles.object_options import use_storage_options
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
+
+    from orograph.cli.parser import Subcommands
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
 SECONDS_BETWEEN_UPDATES = 0.5
@@ -59,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Interrupted it is 130, and after SIGTERM 143; what a run has saved stays.
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words[0] if words else "").parse_args(words)
     before = None
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, _terminate)
@@ -75,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         next_step = ""
         if "resume" in options:
-            words = without_secrets(sys.argv[1:] if arguments is None else arguments)
-            again = words if options.resume else [*words, "--resume"]
+            again = without_secrets(words if options.resume else [*words, "--resume"])
             next_step = f"; to go on from here: orograph {shlex.join(again)}"
         ended = isinstance(error, Terminated)
         what = "terminated" if ended else "interrupted"
@@ -94,12 +94,33 @@ def _line(error: Exception, parser: Parser) -> str:
 
 
 @cache
-def _parser() -> argparse.ArgumentParser:
+def _parser(name: str = "") -> argparse.ArgumentParser:
+    """Return the parser of all commands, or of the named one alone where it can be made alone."""
     parser = Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
+    command = command_named(name)
+    if command is None:
+        _add_all(commands)
+        add_completion(commands, parser)
+    else:
+        command.add(commands, _run)
+    add_storage_option(parser)
+    add_examples(parser)
+    return parser
+
+
+def _add_all(commands: Subcommands) -> None:
+    """Add all commands to the parser."""
+    from orograph.cli.commands import commands as of_operations
+    from orograph.cli.distances import add_distances
+    from orograph.cli.files import add_files
+    from orograph.cli.graph import add_graph
+    from orograph.cli.index import add_index
+    from orograph.cli.plan import add_plan
+    from orograph.cli.runs import add_runs
 
     demo = commands.add_parser("demo", help="a real elevation model, from file to picture")
     demo.add_argument("--folder", default="demo", help="where to write (default: %(default)s)")
@@ -130,20 +151,11 @@ def _parser() -> argparse.ArgumentParser:
     add_distances(commands)
     add_files(commands)
 
-    from orograph.cli.commands import commands as of_operations
-    from orograph.cli.graph import add_graph
-    from orograph.cli.index import add_index
-    from orograph.cli.runs import add_runs
-
     add_index(commands, _run)
     add_runs(commands, client_of)
     for command in of_operations():
         command.add(commands, _run)
     add_graph(commands, _run)
-    add_completion(commands, parser)
-    add_storage_option(parser)
-    add_examples(parser)
-    return parser
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, cleandoc
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
@@ -41,9 +42,11 @@ def print_attributes(result: Any, options: Namespace) -> None:
 class Command:
     """A command that runs an operation, with what differs from its signature."""
 
-    operation: og.Operation[..., Any]
-    name: str
+    of: str
+    """The name of the operation, which is imported when it is used."""
     aliases: tuple[str, ...] = ()
+    own_name: str = ""
+    """The name of the command, if it is not that of the operation."""
     about: str = ""
     """What it does; by default as the operation's docstring says."""
     subject: str = "store or raster file"
@@ -70,6 +73,17 @@ class Command:
     """Prints the result, or writes it."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Those of parameters whose docstring does not list them."""
+
+    @property
+    def name(self) -> str:
+        """The name of the command."""
+        return self.own_name or self.of
+
+    @property
+    def operation(self) -> og.Operation[..., Any]:
+        """The operation."""
+        operation: og.Operation[..., Any] = attrgetter(self.of)(og)
+        return operation
 
     @property
     def parameters(self) -> list[Parameter]:

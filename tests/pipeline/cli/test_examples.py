@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orograph.cli.commands import SPECIAL
 from orograph.cli.main import _parser, main
+from orograph.cli.operations import Command
 from orograph.cli.parser import EXAMPLES, SHELLS, subcommands
 
 NAMES = [name for name, _ in subcommands(_parser())]
@@ -31,6 +33,21 @@ def test_the_help_of_a_command_ends_with_an_example_that_it_understands(
     words = shlex.split(example)
     assert words[: len(name.split())] == name.split()
     assert callable(_parser().parse_args(words).command)
+
+
+@pytest.mark.parametrize("command", SPECIAL, ids=lambda command: command.name)
+def test_a_command_whose_parser_is_made_alone_has_the_options_that_it_has_among_all(
+    command: Command,
+) -> None:
+    helps = {
+        parser.format_help()
+        for name in (command.name, *command.aliases)
+        for found in (_parser(), _parser(name))
+        for known, parser in subcommands(found)
+        if known == command.name
+    }
+    assert len(helps) == 1
+    assert [known for known, _ in subcommands(_parser(command.name))] == [command.name]
 
 
 @pytest.mark.parametrize(

@@ -470,14 +470,16 @@ class _Driver:
         todo = Shares(self.tiles.owner_of, left)
         under_way: dict[Ticket, list[Tile]] = {}
         while todo or under_way:
-            for worker in workers.idle() if todo else ():
-                many = (todo.count(worker) - MOST_UNWRITTEN) // 2
-                many = max(many, self._fewest_shards(workers))
-                many = min(many, TILES_A_TASK >> 2 * self.tiles.level) or 1
-                shards = todo.take(worker, 1 if workers.shared else many)
-                if not shards:
-                    break
-                under_way[self._write(workers, worker, handle, shards)] = shards
+            # one that takes another's has to read and visit the tiles again: first their owners
+            for of_others in (False, True):
+                for worker in workers.idle() if todo else ():
+                    many = (todo.count(worker, of_others) - MOST_UNWRITTEN) // 2
+                    many = max(many, self._fewest_shards(workers))
+                    many = min(many, TILES_A_TASK >> 2 * self.tiles.level) or 1
+                    shards = todo.take(worker, 1 if workers.shared else many, of_others)
+                    if shards:
+                        ticket = self._write(workers, worker, handle, shards)
+                        under_way[ticket] = shards
             for ticket, found in workers.next_done(cancelled):
                 shards = under_way.pop(ticket)
                 todo.add(set(shards) - set(self._take_written(shards, found)))

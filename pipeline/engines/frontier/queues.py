@@ -90,13 +90,13 @@ class Shares:
         for shard in shards:
             self._shards.setdefault(self._owner(shard), []).append(shard)
 
-    def count(self, worker: Worker) -> int:
+    def count(self, worker: Worker, of_others: bool) -> int:
         """Return how many shards are left in the group that `take` would use for a worker."""
-        return len(self._shards.get(self._whose(worker), ()))
+        return len(self._shards.get(self._whose(worker, of_others), ()))
 
-    def take(self, worker: Worker, most: int) -> list[Tile]:
-        """Remove and return up to ``most`` shards: own, else unowned, else another worker's."""
-        owner = self._whose(worker)
+    def take(self, worker: Worker, most: int, of_others: bool) -> list[Tile]:
+        """Remove and return up to ``most`` shards: own, else unowned, else maybe of another."""
+        owner = self._whose(worker, of_others)
         left = self._shards.get(owner, [])
         first = max(len(left) - most, 0)
         taken = left[first:][::-1]
@@ -105,7 +105,7 @@ class Shares:
             self._shards.pop(owner, None)
         return taken
 
-    def _whose(self, worker: Worker) -> Worker:
+    def _whose(self, worker: Worker, of_others: bool) -> Worker:
         """Return the owner whose shards a worker should take next."""
         owners = (owner for owner in (worker, None) if owner in self._shards)
-        return next(owners, next(iter(self._shards), None))
+        return next(owners, next(iter(self._shards), None) if of_others else None)

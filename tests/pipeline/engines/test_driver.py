@@ -185,3 +185,30 @@ def test_an_idle_worker_is_given_tiles_that_a_busy_one_has_read(
     assert set(workers.read.values()) == {"slow", "quick"}
     assert workers.handed
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+def test_the_worker_that_has_visited_a_shard_writes_it_though_another_is_asked_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write, submit, writers = driver._Driver.write, executors._Cluster.submit, []
+
+    def noted(self: Any, worker: Any, stage: str, *rest: Any) -> Any:
+        if stage == "write":
+            writers.append(worker)
+        return submit(self, worker, stage, *rest)
+
+    def written(self: Any, given: Any, *rest: Any) -> dict[str, Any]:
+        owner, idle = self.tiles.owner_of((0, 0)), given.idle
+        given.idle = lambda: iter(sorted(idle(), key=owner.__eq__))  # the others first
+        found: dict[str, Any] = write(self, given, *rest)
+        assert owner is not None
+        assert writers == [owner]
+        return found
+
+    monkeypatch.setattr(driver._Driver, "write", written)
+    monkeypatch.setattr(executors._Cluster, "submit", noted)
+    with workers() as client:
+        og.cost_distance(
+            SQUARE, [(3.0, 4.0)], tile=64, shard=64, out=tmp_path / "c.zarr", client=client
+        )
+    assert writers

@@ -141,8 +141,8 @@ def test_what_is_to_be_given_out_once_goes_to_its_owners() -> None:
     begin = time.process_time()
     while todo:
         for worker in range(64):
-            if todo.count(worker):
-                taken = todo.take(worker, 50)
+            if todo.count(worker, True):
+                taken = todo.take(worker, 50, True)
                 assert all(sum(shard) % 64 == worker for shard in taken) or len(found) > 80_000
                 found += taken
                 failed = again.intersection(taken)
@@ -156,9 +156,11 @@ def test_what_is_to_be_given_out_once_goes_to_its_owners() -> None:
 def test_a_worker_that_has_none_takes_those_of_nobody_and_then_those_of_others() -> None:
     owners = {(0, 0): "one", (0, 1): None, (0, 2): "two", (0, 3): None}
     todo = Shares(owners.__getitem__, owners)
-    assert todo.take("two", 9) == [(0, 2)]
-    assert todo.take("two", 1) == [(0, 1)]
-    assert todo.count("two") == 1
-    assert [todo.take("two", 9) for _ in range(2)] == [[(0, 3)], [(0, 0)]]
+    assert todo.take("two", 9, True) == [(0, 2)]
+    assert todo.take("two", 1, False) == [(0, 1)]
+    assert todo.count("two", True) == 1
+    assert todo.take("two", 9, True) == [(0, 3)]
+    assert (todo.count("two", False), todo.take("two", 9, False)) == (0, [])
+    assert todo.take("two", 9, True) == [(0, 0)]
     assert not todo
-    assert todo.take("two", 9) == []
+    assert todo.take("two", 9, True) == []

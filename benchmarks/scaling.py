@@ -391,7 +391,7 @@ def on_gpus(storage: float) -> Iterator[dict[str, str]]:
                 for row in rows
                 if row["what"].startswith(what) and row["who"] == who
             )
-            for who in ("one H200", "reading and writing alone")
+            for who in ("one H100", "reading and writing alone, 16 threads")
         )
         for cells in CELLS:
             for gpus in GPUS:

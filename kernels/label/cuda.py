@@ -25,8 +25,9 @@ class LabelBuffers(NamedTuple):
     """(h, w) uint32: 0 for background and nodata, else 1 to n."""
     local: Buffer
     """(h, w) uint16: node of each cell, as an index in its block."""
-    roots: Buffer
-    """(h, words) uint32: one bit per cell, set for the first cells of components."""
+    nodes: Buffer
+    """(h, words, 2) uint32: for each 32 cells of a row, the number of components that start before
+    them in their block of the scan, and one bit per cell, set for the first cells of components."""
     counts: Buffer
     """(k + 1,) uint32: number of components that start before each block of the scan, and n."""
 
@@ -48,8 +49,8 @@ def label_buffers(
     h, w = classes.shape
     height, width = np.int32(h), np.int32(w)
     labels, local = empty((h, w), np.uint32), empty((h, w), np.uint16)
-    nodes, roots = (empty((h, -(-w // 32)), np.uint32) for _ in range(2))
-    words, scans = np.uint32(nodes.size), blocks_for(nodes.size, SCAN_THREADS)
+    nodes = empty((h, -(-w // 32), 2), np.uint32)
+    words, scans = np.uint32(nodes.size // 2), blocks_for(nodes.size // 2, SCAN_THREADS)
     counts = empty(scans[0] + 1, np.uint32)
     defines = {"WORD_BITS": classes.dtype.itemsize * 8}
 
@@ -62,28 +63,35 @@ def label_buffers(
     launch("label_blocks", blocks, LABEL_THREADS, *tile, local, labels, nodes)
     if edges:
         launch("join_blocks", blocks_for(edges, 256), (256,), *tile, local, labels)
-    launch("count_roots", scans, (SCAN_THREADS,), nodes, labels, roots, counts, words, width)
+    launch("count_roots", scans, (SCAN_THREADS,), nodes, labels, counts, words, width)
     launch("add_counts", (1,), (1024,), counts, np.int32(scans[0]))
-    launch("number_roots", scans, (SCAN_THREADS,), roots, counts, labels, words, width)
-    launch("write_labels", blocks, THREADS, local, labels, height, width)
-    return LabelBuffers(labels, local, roots, counts)
+    launch("write_labels", blocks, THREADS, local, nodes, counts, labels, height, width)
+    return LabelBuffers(labels, local, nodes, counts)
 
 
-def measure_buffers(
-    device: Device, found: LabelBuffers, count: int
-) -> tuple[Buffer, Buffer, Buffer]:
-    """Return first cell, size and box of each of the ``count`` components, on the device."""
+def first_buffer(device: Device, found: LabelBuffers, count: int) -> Buffer:
+    """Return the first cell of each of the ``count`` components, on the device."""
+    first = device.array_module.empty(count, np.uint32)
+    if count:
+        w, words = found.labels.shape[1], found.nodes.size // 2
+        arguments = (found.nodes, found.counts, first, np.uint32(words), np.int32(w))
+        grid = blocks_for(words, SCAN_THREADS)
+        device.launch(SOURCE, "list_roots", grid, (SCAN_THREADS,), arguments)
+    return first
+
+
+def measure_buffers(device: Device, found: LabelBuffers, count: int) -> tuple[Buffer, Buffer]:
+    """Return size and box of each of the ``count`` components, on the device."""
     array_module = device.array_module
     h, w = found.labels.shape
-    first = array_module.empty(count, np.int32)
     size = array_module.zeros(count, np.uint64)
     box = array_module.zeros((count, 4), np.int32)
     box[:, 1] = w
     if count:
         blocks = (-(-h // BLOCK[0]) * -(-w // BLOCK[1]),)
-        arguments = (found.local, found.labels, found.roots, first, size, box)
-        device.launch(SOURCE, "measure", blocks, THREADS, (*arguments, np.int32(h), np.int32(w)))
-    return first, size, box
+        arguments = (found.local, found.labels, found.nodes, size, box, np.int32(h), np.int32(w))
+        device.launch(SOURCE, "measure", blocks, THREADS, arguments)
+    return size, box
 
 
 def label_tile(
@@ -107,15 +115,9 @@ def label_tile(
     ----------
     Hennequin, Lacassagne, Cabaret, Meunier (2018), doi:10.1109/DASIP.2018.8596835.
     """
-    bits, limits = classes_as_words(classes, nodata, connectivity)
-    where = device or current_device()
-    found = label_buffers(where, where.upload(bits), limits, connectivity)
-    count = int(where.download(found.counts[-1:])[0])
-    first, size, box = map(where.download, measure_buffers(where, found, count))
-    if narrow and count < 2**16:
-        labels = where.download(found.labels.astype(np.uint16))
-    else:
-        labels = where.download(found.labels).view(np.int32)
+    where, found, first = _label(device, classes, nodata, connectivity)
+    size, box = map(where.download, measure_buffers(where, found, first.size))
+    labels = _download_labels(where, found, narrow and first.size < 2**16)
     return TileLabels(labels, first.astype(np.int64), size.view(np.int64), box)
 
 
@@ -129,11 +131,29 @@ def find_components(
 ) -> TileComponents:
     """Return the connected components of one tile, with labels in as few bytes as they need.
 
-    Parameters, errors and result are those of `orograph.kernels.label.tile.find_components`, but
-    that the components are always measured: it is how their first cells are found.
+    Parameters, errors and result are those of `orograph.kernels.label.tile.find_components`.
     """
-    tile = label_tile(classes, nodata, connectivity, narrow=True, device=device)
+    where, found, first = _label(device, classes, nodata, connectivity)
+    size, box = map(where.download, measure_buffers(where, found, first.size if measure else 0))
+    labels = CellLabels(_download_labels(where, found, first.size < 2**16))
     h, w = classes.shape
-    rows = np.searchsorted(tile.first, np.arange(h + 1) * w)
-    box = tile.box.astype(np.int64)
-    return TileComponents(CellLabels(tile.labels), tile.first, rows, tile.size, box)
+    rows = np.searchsorted(first, (np.arange(h + 1) * w).astype(first.dtype))
+    return TileComponents(labels, first, rows, size.view(np.int64), box.astype(np.int64))
+
+
+def _label(
+    device: Device | None, classes: npt.NDArray[Any], nodata: float | None, connectivity: int
+) -> tuple[Device, LabelBuffers, npt.NDArray[np.uint32]]:
+    """Label a tile; return its device, the buffers there, and each component's first cell."""
+    bits, limits = classes_as_words(classes, nodata, connectivity)
+    where = device or current_device()
+    found = label_buffers(where, where.upload(bits), limits, connectivity)
+    count = int(where.download(found.counts[-1:])[0])
+    return where, found, where.download(first_buffer(where, found, count))
+
+
+def _download_labels(device: Device, found: LabelBuffers, narrow: bool) -> npt.NDArray[Any]:
+    """Return the labels as int32, or as uint16."""
+    if narrow:
+        return device.download(found.labels.astype(np.uint16))
+    return device.download(found.labels).view(np.int32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from orograph.kernels.label import tile as label
-from orograph.kernels.label.cuda import label_tile
+from orograph.kernels.label.cuda import find_components, label_tile
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: install g++")
 
@@ -183,6 +183,22 @@ def test_what_meets_where_four_blocks_meet(corner: tuple[int, int], bits: int) -
     y, x = 32 - corner[0], 64 - corner[1]
     cells[y : y + 4, x : x + 4] = window
     check(cells, Emulator("reversed"), scipy=False)
+
+
+@pytest.mark.parametrize("measure", [True, False], ids=["measured", "not measured"])
+@pytest.mark.parametrize("share", [0.0, 0.6], ids=["none", "many"])
+def test_components_of_a_tile(measure: bool, share: float, emulator: Emulator) -> None:
+    cells = noise((90, 140), share, 3)
+    expected = label.find_components(cells, None, measure=measure)
+    found = find_components(cells, None, measure=measure, device=emulator)
+    every = np.arange(cells.size)
+    np.testing.assert_array_equal(found.labels.at(every), expected.labels.at(every))
+    firsts = [one.labels.first_cells(one.first) for one in (found, expected)]
+    np.testing.assert_array_equal(*firsts)
+    for name in ("rows", "size", "box"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        np.testing.assert_array_equal(one, other, err_msg=name)
 
 
 @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 3000])

@@ -34,7 +34,9 @@ def rasters(side: int) -> Iterator[tuple[str, np.ndarray]]:
     """Masks and classes, uint8, from easy to nasty."""
     rng = np.random.default_rng(0)
     field = rng.random((side, side), np.float32)
-    yield "noise 60 %", (field < 0.6).astype(np.uint8)
+    for share in (60, 10, 30, 41, 90):
+        yield f"noise {share} %", (field < share / 100).astype(np.uint8)
+    yield "noise of 2 classes without background", rng.integers(1, 3, (side, side), np.uint8)
     yield "noise of 4 classes", rng.integers(0, 5, (side, side), np.uint8)
     waves = ndimage.gaussian_filter(field, 8)
     bounds = np.quantile(waves[:: max(1, side // 512)], [0.25, 0.5, 0.75])
@@ -100,10 +102,12 @@ def speed(side: int) -> None:
             found = call()
             count = int(found.counts[-1])
             report(f"{what}, {count} components", milliseconds(call), cells.size, BYTES)
-            measured = milliseconds(
-                partial(label_cuda.measure_buffers, device, found, count), repeat=5
-            )
-            report("  sizes and boxes", measured, cells.size, 2)
+            for part, function in (
+                ("first cells", label_cuda.first_buffer),
+                ("sizes and boxes", label_cuda.measure_buffers),
+            ):
+                spent = milliseconds(partial(function, device, found, count), repeat=5)
+                report(f"  {part}", spent, cells.size, 2)
             with device.by_kernel("  kernels"):
                 call()
             del found

@@ -6,7 +6,6 @@ and the rounds stay on the device. The host reads a few counters once per batch 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,10 +31,11 @@ SOURCE = "forest/forest.cu"
 THREADS = 256
 MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length
 BATCH = 8  # rounds between two reads of the counters
-SUM_CELLS = 8192  # cells whose weights a block sums: SUM_WORDS words per thread
 # The words of state in forest.cu.
-VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, LENGTHS, HOOKED = 0, 1, 2, 3, 4, 5, 8, 108
+VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, EDGES = range(7)
+LENGTHS, HOOKED = 8, 108
 STATE_WORDS = 208
+BINS = 2056
 LAST_ROUND = HOOKED - LENGTHS - 2
 UNSEEN = 0xFFFFFFFF
 
@@ -49,7 +49,7 @@ class Squares:
     """Rows of a column that one thread holds."""
     capacity: int = 384
     """Edges that a warp lists in shared memory; further edges take more time."""
-    wide_capacity: int = 256
+    wide_capacity: int = 248
     """The same for keys of 8 bytes: the most that fits the 64 KiB of a Turing."""
 
     @property
@@ -63,8 +63,8 @@ class Squares:
 
     def shared_bytes(self, key_bytes: int) -> int:
         """Return the bytes of shared memory per block: state, keys, words, marks and lists."""
-        lists = self.threads // 32 * self.edges_per_warp(key_bytes) * 2
-        return 40 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + lists
+        lists = self.threads // 32 * self.edges_per_warp(key_bytes) + 8 * self.side + 4
+        return 56 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + 2 * lists
 
     def blocks_per_multiprocessor(self, key_bytes: int) -> int:
         """Return how many blocks fit a multiprocessor of 2,048 threads and 227 KiB at once."""
@@ -79,14 +79,12 @@ class DeviceForest(NamedTuple):
     """A tile's forest in device memory; cells are row-major indices in the tile."""
 
     mask: Buffer
-    """(h, stride) uint8: final edges; stride is the least multiple of 4 that holds w cells."""
+    """(ceil(h * w / 2),) uint8: final edges, two cells a byte."""
     vertex_count: int
     clashes: int
     """Valid cells with the key that stands for nodata; if there are any, the rest is invalid."""
     total: int
     """Sum of the weights of the mask's edges, in units of 2**-1074."""
-    packed: Buffer
-    """(ceil(h * w / 2),) uint8: the mask, two cells a byte."""
     edge_count: int
     """Number of the mask's edges."""
     tag: Buffer
@@ -103,11 +101,6 @@ def border_cell(number: Array, h: int, w: int) -> Array:
     side = np.where(number < 2 * w + h, y * w, y * w + w - 1)
     row = np.where(number < w, number, number - w + (h - 1) * w)
     return np.where(number < 2 * w, row, side).astype(np.int32)
-
-
-def _scale(greatest: float) -> float:
-    """Return a power of two that scales magnitudes up to ``greatest`` to below 2**46."""
-    return math.ldexp(1.0, min(46 - math.frexp(greatest)[1], 1000))
 
 
 class _Rounds:
@@ -223,11 +216,11 @@ def forest_on_device(
     count = -(-h // squares.side) * -(-w // squares.side)
     perimeter = count * 4 * squares.side
     most = count * (4 * squares.side + 4) + border
-    stride = -(-w // 4) * 4
 
-    state = xp.zeros(STATE_WORDS, np.uint64)
-    mask = xp.zeros((h, stride), np.uint8)
-    words = mask.view(np.uint32)
+    # The counters, and the bins of the sum of weights by sign, part and exponent.
+    state = xp.zeros(STATE_WORDS + 2 * 2 * BINS, np.uint64)
+    bins = state[STATE_WORDS:]
+    mask = xp.zeros(-(-h * w // 8), np.uint32)
     link = xp.empty(perimeter, np.int32)
     wide = not by_formula and bits == 64
     edges = (
@@ -243,8 +236,7 @@ def forest_on_device(
         (
             *(values, *size, scalar(np.int32, sum(1 << k for k in range(4) if sides[k]))),
             *(missing, *(scalar(np.uint64, limit) for limit in limits)),
-            *(scalar(np.int32, nodata is not None), words, scalar(np.int32, stride)),
-            *(link, *edges, state),
+            *(scalar(np.int32, nodata is not None), mask, link, *edges, state, bins),
         ),
         defines=defines,
         shared=squares.shared_bytes(key.itemsize),
@@ -259,28 +251,13 @@ def forest_on_device(
     # Of two perimeter cells that are each other's parent, one is a root.
     components = border + perimeter // 2
     parent = xp.arange(components, dtype=np.int32)
-    width = (scalar(np.int32, stride), scalar(np.int32, w))
-    seen = rounds.run(parent, components, border, True, (words, *width, None))
-    greatest = float(seen[MAGNITUDE : MAGNITUDE + 1].view(np.float64)[0])
+    tile = (values, scalar(np.int32, w), bins)
+    seen = rounds.run(parent, components, border, True, (mask, *tile, None))
     if by_formula:
-        check_magnitude(greatest, weight)
+        check_magnitude(float(seen[MAGNITUDE : MAGNITUDE + 1].view(np.float64)[0]), weight)
+    edge_count = int(seen[EDGES])
+    total = fold_sum(0, np.zeros(4), seen[STATE_WORDS:].reshape(2, 2, BINS))
 
-    scale = _scale(2 * greatest if by_formula else greatest)
-    sums = xp.zeros(4 + 2 * 2 * 2048, np.uint64)
-    device.launch(
-        *(SOURCE, "sum_weights", blocks_for(h * stride, SUM_CELLS), (THREADS,)),
-        (
-            *(values, words, *size, scalar(np.int32, stride)),
-            *(scalar(np.float64, scale), scalar(np.float64, 1 / scale), sums),
-        ),
-        defines=defines,
-    )
-    packed, counted = xp.empty(-(-h * w // 8), np.uint32), xp.zeros(1, np.uint64)
-    device.launch(
-        *(SOURCE, "pack_mask", blocks_for(packed.size, THREADS), (THREADS,)),
-        (words, *size, scalar(np.int32, stride), packed, counted),
-        defines=defines,
-    )
     left = int(seen[LENGTHS + rounds.round])
     picked = xp.empty(max(1, min(left, border)), np.uint32)
     chosen = 0
@@ -289,16 +266,14 @@ def forest_on_device(
         number = scalar(np.int32, rounds.round)
         rounds.launch("settle_ends", left, *edges[:2], list_now, state, number, parent)
         # Without a mask, chosen edges are appended to ``picked``.
-        seen = rounds.run(parent, border, 0, False, (None, *width, picked))
-        chosen = int(seen[PICKED])
-    added = device.download(sums).view(np.int64)
+        counts = rounds.run(parent, border, 0, False, (None, *tile, picked))
+        chosen = int(counts[PICKED])
     return DeviceForest(
-        mask,
+        mask.view(np.uint8)[: -(-h * w // 2)],
         int(seen[VALID]),
         int(seen[CLASHES]),
-        fold_sum(scale, added[:4], added[4:].reshape(2, 2, 2048)),
-        packed.view(np.uint8)[: -(-h * w // 2)],
-        int(device.download(counted)[0]),
+        total,
+        edge_count,
         *(column[picked[:chosen]] for column in (edges[4], edges[0], edges[1])),
     )
 
@@ -353,7 +328,7 @@ def tile_forest(
     order = np.argsort(tags)
     tags = tags[order]
     return TileForest(
-        device.download(found.packed),
+        device.download(found.mask),
         (h, w),
         found.edge_count,
         found.vertex_count,

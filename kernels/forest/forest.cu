@@ -15,8 +15,8 @@
 //      chooses. In round 1 each cell chooses its lowest neighbour, and edges that are the greatest
 //      of a triangle are dropped (see first_round.py). All of this uses shared memory.
 //   2. The remaining edges of the square join components represented by halo cells. Those outside
-//      their minimum spanning forest are not in the forest of the grid. The others are listed; they
-//      are fewer than the halo cells (contract_squares).
+//      their minimum spanning forest are not in the forest of the grid. If they are more than the
+//      halo cells, they are dropped. The others are listed (contract_squares).
 // Each cell on a square's perimeter then has a parent: the halo cell that represents its component,
 // which lies on the perimeter of another square. The edges along a path of parents decrease, so
 // the path ends at a border cell, or at two components that chose the same edge; the smaller
@@ -28,7 +28,7 @@
 // are looked up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher,
 // doi:10.1145/3581784.3607093.
 //
-// Arrays. values (height, width), mask (height, stride) with stride a multiple of 4, both C order.
+// Arrays. values (height, width) in C order. mask: 4 bits per cell in the same order, 8 cells a word.
 // link: 4 SIDE perimeter cells per square, by row-major index of the square. a, b, high, low, tag:
 // the edge list. Cell indices have 32 bits: a tile has at most 2**29 cells. Components are
 // numbered: border cells first, by position (border_number), then roots in the order found.
@@ -39,7 +39,7 @@
 //
 // Atomics: compare-and-swap of a component's best edge, which holds the edge itself, so edges of
 // any weight type are compared in full; OR on the mask, where a square may set bits of another;
-// appending to lists. The order of lists and numbers varies, but no result depends on it.
+// appending to lists; integer sums. The order of lists and numbers varies, but no result depends on it.
 //
 // Why it ends. Of the components that choose in a round at least half hook. Keys are distinct, so
 // the only cycle that hooks can close is that of two components that choose the same edge, and the
@@ -70,7 +70,7 @@
 #ifndef DIAGONAL
 #define DIAGONAL 1
 #endif
-// Cells along the side of a square (a multiple of 4), and rows of a column per thread.
+// Cells along the side of a square (a multiple of 8), and rows of a column per thread.
 #ifndef SIDE
 #define SIDE 64
 #endif
@@ -98,13 +98,14 @@ constexpr UInt32 ALL = 0xFFFFFFFFu;
 constexpr UInt32 INDEX = 0x7FFF, FIXED = 0x8000, NONE = 0xFFFF;
 constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component that has none
 constexpr Int32 CLOSED = Int32(0x80000000u);     // link of a component without listed edges
-constexpr int SUM_THREADS = 256, SUM_WORDS = 8;  // so that a block's sum stays below 2**61
-static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 4 == 0 && 4 * HALO_PER_THREAD <= 32);
+constexpr int BINS = 2056;  // exponents of the sum's bins
+static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 8 == 0 && 4 * HALO_PER_THREAD <= 32);
 // Shared by the threads of a block, besides the cells' keys, words and marks.
 struct BlockState {
   UInt64 counts[3];  // for VALID, CLASHES, MAGNITUDE
+  UInt64 sums[2];    // of an ExactSum
   int busy;          // the last round in which an edge was proposed
-  UInt32 listed, list_start;
+  UInt32 edges, listed, list_start;
 };
 
 enum {  // words of state
@@ -114,6 +115,7 @@ enum {  // words of state
   ENTRIES = 3,
   ROOTS = 4,
   PICKED = 5,
+  EDGES = 6,
   LENGTHS = 8,  // of the edge lists, by round
   HOOKED = 108  // whether a round hooked a component, by round
 };
@@ -222,6 +224,78 @@ __device__ __forceinline__ Weight weigh(Key p, Key q) {
 __device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
 __device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
 #endif
+
+// --- the sum of the weights
+
+// Returns the value of a key, as a float64.
+__device__ __forceinline__ Float64 value_of(Key key, const KeyRule& rule) {
+#if WEIGHT
+  return key;
+#else
+  const Code k = key + (key >= rule.gap);
+  return Float64(bits_of<VALUE>(Bits(k ^ (k >= rule.sign ? rule.low : rule.high))));
+#endif
+}
+
+// Returns the weight of the edge between two cells, as a float64.
+__device__ __forceinline__ Float64 value_of_edge(Key p, Key q, const KeyRule& rule) {
+#if WEIGHT
+  return weigh(p, q);
+#else
+  return value_of(p > q ? p : q, rule);
+#endif
+}
+
+// Adds weights exactly, as add_row of exact_sum.py does: in units of 2**-shift and 2**(-40 - shift),
+// else parts of mantissas to bins by sign, part and exponent.
+struct ExactSum {
+  int shift;
+  Int64 first, second;
+
+  // For weights of heights up to a magnitude, given by its bits; several times 2**13 weights fit.
+  __device__ __forceinline__ ExactSum(UInt64 magnitude) {
+    shift = min(46 + 1022 - WEIGHT - int(magnitude >> 52), 1000);
+    first = second = 0;
+  }
+
+  __device__ __forceinline__ void add(Float64 z, UInt64* bins) {
+    const Float64 scaled = z * bits_of<Float64>(UInt64(1023 + shift) << 52);
+    const Int64 whole = Int64(scaled);
+    const Float64 rest = (scaled - Float64(whole)) * 1099511627776.0;  // 2**40
+    if (rest == 0 && shift >= 0) {
+      first += whole;  // most often
+    } else if (
+        Float64(Int64(rest)) == rest && scaled * bits_of<Float64>(UInt64(1023 - shift) << 52) == z) {
+      first += whole;
+      second += Int64(rest);
+    } else {
+      const UInt64 pattern = bits_of<UInt64>(z);
+      const UInt64 exponent = pattern >> 52 & 2047, one = exponent ? UInt64(1) << 52 : UInt64(0);
+      add_part(pattern >> 63, int(exponent), (pattern & 0xFFFFFFFFFFFFFull) | one, bins);
+    }
+  }
+
+  // Add the sums of a block to the bins; for one thread.
+  static __device__ __forceinline__ void finish(const UInt64* sums, int shift, UInt64* bins) {
+    for (int k = 0; k < 2; ++k) {
+      const bool negative = Int64(sums[k]) < 0;
+      add_part(negative, 1075 - shift - 40 * k, negative ? 0 - sums[k] : sums[k], bins);
+    }
+  }
+
+  static __device__ __forceinline__ void add_part(
+      UInt64 sign, int exponent, UInt64 mantissa, UInt64* bins) {
+    UInt64* const bin = bins + sign * 2 * BINS + exponent;
+    if (mantissa & 0x3FFFFFF) atomicAdd(bin, mantissa & 0x3FFFFFF);
+    if (mantissa >> 26) atomicAdd(bin + BINS, mantissa >> 26);
+  }
+};
+
+// Set an edge in the mask; returns whether it was not set before.
+__device__ __forceinline__ bool mark_edge(UInt32* mask, UInt32 tag) {
+  const UInt32 bit = 1u << tag % 32;
+  return !(atomicOr(mask + tag / 32, bit) & bit);
+}
 
 // --- in a square: a cell's index counts the square and its halo, row-major, WIDTH per row. The
 // order of edges by index and direction equals that by id.
@@ -405,19 +479,19 @@ __device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 
   return mutual && root < other.at ? root : other.at;
 }
 
-// Mark an edge whose first end is in the square, in the bits from ``shift`` on.
-__device__ __forceinline__ void mark_inside(UInt32* marks, UInt32 edge, int shift) {
+// Mark an edge between two cells of the square.
+__device__ __forceinline__ void mark_inside(UInt32* marks, UInt32 edge) {
   const int i = int(edge >> 2), at = (i / WIDTH - 1) * SIDE + i % WIDTH - 1;
-  atomicOr(marks + at / 4, 1u << (8 * (at & 3) + shift + (edge & 3)));
+  atomicOr(marks + at / 4, 1u << (8 * (at & 3) + (edge & 3)));
 }
 
 // The edges of a warp: in its part of a list in shared memory, and as bits in its threads'
-// registers if they do not fit there.
+// registers if they do not fit there. The list begins with edges that wait for the contraction.
 struct WarpEdges {
   UInt16* list;
-  int length;   // equal in all lanes
-  Edges edges;  // edge bits of this thread's cells
-  UInt32 halo_edges;  // edge bits of this thread's halo cells
+  int waiting, length;  // numbers of edges that wait, and of the others; equal in all lanes
+  Edges edges;          // edge bits of this thread's cells, waiting or not
+  UInt32 halo_edges;    // edge bits of this thread's halo cells
 };
 
 // The edges that a thread's bits stand for.
@@ -432,7 +506,7 @@ __device__ __forceinline__ UInt32 edge_of_halo_bit(int bit) {
 // different columns and seldom update the same component. Edges that may not fit stay bits.
 __device__ __forceinline__ void list_bits(WarpEdges& held, int own) {
   const UInt32 before = (1u << threadIdx.x % 32) - 1;
-  held.length = 0;
+  held.waiting = held.length = 0;
   while (held.length + 32 <= CAPACITY) {
     const bool any = held.edges || held.halo_edges;
     const UInt32 lanes = __ballot_sync(ALL, any);
@@ -453,51 +527,75 @@ __device__ __forceinline__ void list_bits(WarpEdges& held, int own) {
   __syncwarp();
 }
 
-// Process all edges in one round: keep those that are proposed, and set the bits of those that must
-// wait in ``waiting`` (with BOTH there are none). Returns whether this thread proposed an edge.
+// Process all edges in one round: keep those that are proposed or must wait (with BOTH none waits).
+// An edge from a halo cell need not wait: it waits in the square of that cell. Returns whether this
+// thread proposed an edge.
 template <int STEPS, bool BOTH>
 __device__ __forceinline__ bool visit_edges(
-    const Key* keys, UInt32* node, UInt32* waiting, WarpEdges& held, int own) {
+    const Key* keys, UInt32* node, WarpEdges& held, int own) {
   const int lane = threadIdx.x % 32;
+  const UInt32 before = (1u << lane) - 1;
+  const int end = held.waiting + held.length;
   int kept = 0;
-  for (int start = 0; start < held.length; start += 32) {
+  for (int start = held.waiting; start < end; start += 32) {
     UInt32 edge = 0;
     Fate fate = INNER;
-    if (start + lane < held.length) {
+    if (start + lane < end) {
       edge = held.list[start + lane];
       fate = visit_edge<STEPS, BOTH>(keys, node, edge);
-      if (!BOTH && fate == WAITING && !is_halo(int(edge >> 2))) mark_inside(waiting, edge, 4);
+      if (!BOTH && fate == WAITING && is_halo(int(edge >> 2))) fate = INNER;
     }
-    const UInt32 lanes = __ballot_sync(ALL, fate == PROPOSED);  // all have read the list by now
-    if (fate == PROPOSED) held.list[kept + __popc(lanes & ((1u << lane) - 1))] = UInt16(edge);
-    kept += __popc(lanes);
+    const UInt32 proposed = __ballot_sync(ALL, fate == PROPOSED);  // all have read the list by now
+    const UInt32 waiting = BOTH ? 0u : __ballot_sync(ALL, fate == WAITING);
+    if (waiting) {
+      // The first of those kept make room.
+      const int count = __popc(waiting), moved = min(count, kept);
+      UInt16* const list = held.list + held.waiting;
+      const UInt16 other = list[min(lane, CAPACITY - 1 - held.waiting)];
+      __syncwarp();
+      if (lane < moved) list[max(count, kept) + lane] = other;
+      if (fate == WAITING) list[__popc(waiting & before)] = UInt16(edge);
+      held.waiting += count;
+    }
+    if (fate == PROPOSED)
+      held.list[held.waiting + kept + __popc(proposed & before)] = UInt16(edge);
+    kept += __popc(proposed);
     __syncwarp();
   }
   held.length = kept;
-  bool proposed = kept > 0;
+  bool any = kept > 0;
   for (Edges rest = held.edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
-    const UInt32 edge = edge_of_bit(own, bit);
-    const Fate fate = visit_edge<STEPS, BOTH>(keys, node, edge);
-    if (!BOTH && fate == WAITING) mark_inside(waiting, edge, 4);
-    if (fate == PROPOSED)
-      proposed = true;
-    else
-      held.edges ^= Edges(1) << bit;
+    const Fate fate = visit_edge<STEPS, BOTH>(keys, node, edge_of_bit(own, bit));
+    if (fate == PROPOSED) any = true;
+    if (fate == INNER) held.edges ^= Edges(1) << bit;
   }
   for (UInt32 rest = held.halo_edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
     if (visit_edge<STEPS, BOTH>(keys, node, edge_of_halo_bit(bit)) == PROPOSED)
-      proposed = true;
+      any = true;
     else
       held.halo_edges ^= 1u << bit;
   }
-  return proposed;
+  return any;
 }
 
-__device__ __forceinline__ void mark_edge(UInt32* mask, int stride, int y, int x, int direction) {
-  const Int64 at = (Int64(y) * stride + x) / 4;
-  atomicOr(mask + at, 1u << (8 * (x & 3) + direction));
+// Returns the edge between two neighbours.
+__device__ __forceinline__ UInt32 edge_between(int i, int j) {
+  const int first = min(i, j), apart = max(i, j) - first;
+  return UInt32(first) * 4 + (apart == 1 ? 0 : apart - WIDTH + 2);
+}
+
+// Returns an edge of a square as one of the tile: first end * 4 + direction.
+__device__ __forceinline__ UInt32 tag_of(UInt32 edge, int top, int left, int width) {
+  const int i = int(edge >> 2);
+  return UInt32((top + i / WIDTH) * width + left + i % WIDTH) * 4 + (edge & 3);
+}
+
+// Packs the lower halves of the four bytes of a word.
+__device__ __forceinline__ UInt32 pack(UInt32 bits) {
+  bits = (bits | bits >> 4) & 0x00FF00FFu;
+  return (bits | bits >> 8) & 0xFFFFu;
 }
 
 // Returns a border cell's number: its position on its first open side; -1 for other cells.
@@ -529,15 +627,16 @@ __device__ __forceinline__ Int32 name_cell(int y, int x, int height, int width, 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares(
     const VALUE* __restrict__ values, int height, int width, int sides, Key missing, UInt64 low,
     UInt64 high, UInt64 sign, UInt64 minus_zero, UInt64 least, UInt64 greatest, UInt64 nodata,
-    UInt64 gap, int has_nodata, UInt32* mask, int stride, Int32* link, Int32* a, Int32* b,
-    UInt64* edge_high, UInt64* edge_low, UInt32* tag, UInt64* state) {
+    UInt64 gap, int has_nodata, UInt32* mask, Int32* link, Int32* a, Int32* b, UInt64* edge_high,
+    UInt64* edge_low, UInt32* tag, UInt64* state, UInt64* bins) {
   extern __shared__ unsigned char dynamic_shared[];
   BlockState& block_state = *(BlockState*)dynamic_shared;
   Key* const keys = (Key*)(dynamic_shared + sizeof(BlockState));
   UInt32* const node = (UInt32*)(keys + AREA);
-  UInt32* const marks = node + AREA;  // a byte per cell: final edges, tentative ones above
+  UInt32* const marks = node + AREA;  // a byte per cell: final edges
   UInt8* const mark_bytes = (UInt8*)marks;
   UInt16* const lists = (UInt16*)(marks + SIDE * SIDE / 4);
+  UInt16* const listed = lists + THREADS / 32 * CAPACITY;  // edges that the square lists
 
   const KeyRule rule = {Code(low),   Code(high),     Code(sign),   Code(minus_zero), Code(least),
                        Code(greatest), Code(nodata), Code(gap), has_nodata != 0};
@@ -551,7 +650,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 
   if (t == 0) {
     block_state.busy = 0;
-    block_state.listed = 0;
+    block_state.edges = block_state.listed = 0;
+    block_state.sums[0] = block_state.sums[1] = 0;
     block_state.counts[0] = block_state.counts[1] = block_state.counts[2] = 0;
   }
   UInt32 valid_cells = 0, clashes = 0;
@@ -575,9 +675,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   for (int k = t; k < HALO; k += THREADS) {
     const int i = halo_cell(k), y = top + i / WIDTH, x = left + i % WIDTH;
     const bool inside = y >= 0 && y < height && x >= 0 && x < width;
+    const VALUE value = values[inside ? Int64(y) * width + x : Int64(0)];
     bool valid, clash;
-    keys[i] = inside ? read_cell(values[Int64(y) * width + x], rule, missing, &valid, &clash)
-                     : missing;
+    const Key key = read_cell(value, rule, missing, &valid, &clash);
+    if (inside && valid) {
+      lowest = value < lowest ? value : lowest;
+      highest = value > highest ? value : highest;
+    }
+    keys[i] = inside ? key : missing;
     node[i] = NONE << 16 | FIXED | i;
   }
   const Float64 depth = fabs(Float64(lowest)), peak = Float64(highest);
@@ -620,7 +725,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   __syncthreads();
 
   // Set the chosen edges and find the roots: if two cells choose the same edge, the first one.
-  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0};
+  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0, 0};
+  ExactSum sum(block_state.counts[2]);
+  UInt32 edges = 0;
   Edges chosen = 0;
   UInt32 basins = 0;
 #pragma unroll
@@ -635,17 +742,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     }
   }
   held.edges &= ~chosen;
+  const bool perimeter =
+      first_row == 1 || first_row + ROWS > SIDE || column == 1 || column == SIDE;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const int i = own + r * WIDTH, to = int(node[i] & INDEX);
+    bool added = to != i && !(basins >> r & 1);  // of two cells that choose an edge one adds it
+    if (perimeter && is_halo(to)) {
+      const UInt32 edge = edge_between(i, to);
+      added = mark_edge(mask, tag_of(edge, top, left, width));
+      if (to > i) chosen &= ~(Edges(1) << (4 * r + (edge & 3)));
+    }
+    if (added) {
+      sum.add(value_of_edge(keys[i], keys[to], rule), bins);
+      ++edges;
+    }
+  }
 #pragma unroll
   for (int r = 0; r < ROWS; ++r)
     mark_bytes[(first_row + r - 1) * SIDE + column - 1] = UInt8(chosen >> (4 * r) & 15);
-  if (first_row == 1 || column == 1 || column == SIDE) {
-    for (int r = 0; r < ROWS; ++r) {
-      const int i = own + r * WIDTH, to = leader(node, i), back = i - to;
-      if (to < i && is_halo(to)) {
-        const int d = back == 1 ? 0 : back - WIDTH + 2;
-        mark_edge(mask, stride, top + to / WIDTH, left + to % WIDTH, d);
-      }
-    }
+  for (int apart = 16; apart; apart /= 2) {
+    edges += __shfl_xor_sync(ALL, edges, apart);
+    sum.first += __shfl_xor_sync(ALL, sum.first, apart);
+    sum.second += __shfl_xor_sync(ALL, sum.second, apart);
+  }
+  if (t % 32 == 0) {
+    atomicAdd(&block_state.edges, edges);
+    atomicAdd(block_state.sums, UInt64(sum.first));
+    if (sum.second) atomicAdd(block_state.sums + 1, UInt64(sum.second));
   }
   // Edges whose first end is in the halo.
 #pragma unroll
@@ -697,8 +821,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   // Later rounds, until no component without a halo or border cell has an edge.
   UInt32 alive = basins;
   for (int round = 1;; ++round) {
-    const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, marks, held, own)
-                                    : visit_edges<2, false>(keys, node, marks, held, own);
+    const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, held, own)
+                                    : visit_edges<2, false>(keys, node, held, own);
     if (proposed) post(&block_state.busy, round);
     __syncthreads();
     if (latest(&block_state.busy) != round) break;
@@ -710,11 +834,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       if (to == i) continue;
       post(node + i, (word & 0xFFFF0000u) | UInt32(to));
       alive ^= 1u << row;
-      const int first = int(code >> 3);
-      if (is_halo(first))
-        mark_edge(mask, stride, top + first / WIDTH, left + first % WIDTH, int(code >> 1 & 3));
-      else
-        mark_inside(marks, code >> 1, 0);
+      const UInt32 edge = code >> 1;
+      const int p = int(edge >> 2), q = p + step(int(edge & 3));
+      if (is_halo(p) || is_halo(q)) {
+        if (!mark_edge(mask, tag_of(edge, top, left, width))) continue;
+      } else {
+        mark_inside(marks, edge);
+      }
+      ExactSum one(block_state.counts[2]);
+      one.add(value_of_edge(keys[p], keys[q], rule), bins);
+      atomicAdd(&block_state.edges, 1u);
+      atomicAdd(block_state.sums, UInt64(one.first));
+      if (one.second) atomicAdd(block_state.sums + 1, UInt64(one.second));
     }
     __syncthreads();
     for (UInt32 rest = basins; rest; rest &= rest - 1) {
@@ -726,19 +857,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     __syncthreads();
   }
 
-  // Contract the square: halo and border cells now choose too, and chosen edges are tentative.
-  held.edges = 0;
-  held.halo_edges = 0;
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    UInt8* const byte = mark_bytes + (first_row + r - 1) * SIDE + column - 1;
-    held.edges |= Edges(*byte >> 4) << (4 * r);
-    *byte &= 15;
-  }
-  list_bits(held, own);
+  // List the edges that wait, if they are few.
+  const UInt32 count = bits_in(held.edges) + (t % 32 ? 0 : held.waiting);
+  UInt32 at = count ? atomicAdd(&block_state.listed, count) : 0;
+  const UInt32 first_at = __shfl_sync(ALL, at, 0);
   __syncthreads();
-  for (int round = -1;; --round) {
-    const bool proposed = visit_edges<3, true>(keys, node, marks, held, own);
+  const bool few = block_state.listed <= HALO;
+  if (few) {
+    for (int k = t % 32; k < held.waiting; k += 32) listed[first_at + k] = held.list[k];
+    if (t % 32 == 0) at += held.waiting;
+    for (Edges rest = held.edges; rest; rest &= rest - 1, ++at)
+      listed[at] = UInt16(edge_of_bit(own, place_of_bit(rest)));
+  }
+  __syncthreads();
+
+  // Else contract the square: halo and border cells choose too. Chosen edges are tentative.
+  if (!few) {
+    if (t == 0) block_state.listed = 0;
+    held.length = held.waiting;
+    held.waiting = 0;
+  }
+  for (int round = -1; !few; --round) {
+    const bool proposed = visit_edges<3, true>(keys, node, held, own);
     if (proposed) post(&block_state.busy, round);
     __syncthreads();
     if (latest(&block_state.busy) != round) break;
@@ -749,7 +889,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       const int to = hook_target<3>(node, i, code);
       if (to == i) continue;
       post(node + i, (word & 0xFFFF8000u) | UInt32(to));
-      mark_inside(marks, code >> 1, 4);
+      listed[atomicAdd(&block_state.listed, 1u)] = UInt16(code >> 1);
     }
     __syncthreads();
     for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
@@ -762,36 +902,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     __syncthreads();
   }
 
-  // List the tentative edges.
-  UInt32 count = 0;
-  for (int r = 0; r < ROWS; ++r)
-    count += __popc(mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4);
-  UInt32 at = count ? atomicAdd(&block_state.listed, count) : 0;
+  // Write the listed edges, and add the sums to those of the tile.
+  if (t == 0) {
+    if (block_state.listed)
+      block_state.list_start = UInt32(atomicAdd(state + ENTRIES, UInt64(block_state.listed)));
+    if (block_state.edges) atomicAdd(state + EDGES, UInt64(block_state.edges));
+    ExactSum::finish(block_state.sums, sum.shift, bins);
+  }
   __syncthreads();
-  if (t == 0 && block_state.listed)
-    block_state.list_start = UInt32(atomicAdd(state + ENTRIES, UInt64(block_state.listed)));
-  __syncthreads();
-  if (count) at += block_state.list_start;
-  for (int r = 0; count && r < ROWS; ++r) {
-    const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
-    UInt32 rest = mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4;
-    for (; rest; rest &= rest - 1, ++at) {
-      const int d = place_of_bit(rest);
-      const int p = find_representative(node, i), q = find_representative(node, i + step(d));
-      a[at] = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
-      b[at] = name_cell(top + q / WIDTH, left + q % WIDTH, height, width, sides);
-      tag[at] = UInt32(y * width + x) * 4 + d;
-      const Weight weight = weigh(keys[i], keys[i + step(d)]);
+  for (int k = t; k < int(block_state.listed); k += THREADS) {
+    const UInt32 edge = listed[k], to = block_state.list_start + k;
+    const int i = int(edge >> 2), j = i + step(int(edge & 3));
+    const int p = find_representative(node, i), q = find_representative(node, j);
+    a[to] = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
+    b[to] = name_cell(top + q / WIDTH, left + q % WIDTH, height, width, sides);
+    tag[to] = tag_of(edge, top, left, width);
+    const Weight weight = weigh(keys[i], keys[j]);
 #if WEIGHT
-      const UInt64 word = bits_of<UInt64>(weight + 0.0), sign_bit = UInt64(1) << 63;
-      edge_high[at] = word ^ (word >= sign_bit ? ~UInt64(0) : sign_bit);
+    const UInt64 word = bits_of<UInt64>(weight + 0.0), sign_bit = UInt64(1) << 63;
+    edge_high[to] = word ^ (word >= sign_bit ? ~UInt64(0) : sign_bit);
 #elif VALUE_BITS == 64
-      edge_high[at] = weight.high;
-      edge_low[at] = weight.low;
+    edge_high[to] = weight.high;
+    edge_low[to] = weight.low;
 #else
-      edge_high[at] = weight;
+    edge_high[to] = weight;
 #endif
-    }
   }
   // Name the components of the perimeter cells; corners belong to the rows.
   for (int k = t; k < 4 * SIDE; k += THREADS) {
@@ -806,17 +941,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     }
     link[Int64(blockIdx.x) * 4 * SIDE + k] = name;
   }
-  // Other squares may set edges of cells in the last row and the first and last column.
-  for (int k = t; k < SIDE * SIDE / 4; k += THREADS) {
-    const int row = k / (SIDE / 4), word = k % (SIDE / 4);
-    const int y = top + 1 + row, x = left + 1 + 4 * word;
-    const UInt32 bits = marks[k] & 0x0F0F0F0Fu;
-    if (!bits || y >= height || x >= stride) continue;
-    UInt32* const to = mask + (Int64(y) * stride + x) / 4;
-    if (row == SIDE - 1 || word == 0 || word == SIDE / 4 - 1)
-      atomicOr(to, bits);
-    else
+  // Pack the edges, two cells a byte as nibbles.py does. Other squares may set edges of cells in the
+  // last row and the first and last column.
+  for (int k = t; k < SIDE * SIDE / 8; k += THREADS) {
+    const int row = k / (SIDE / 8), place = k % (SIDE / 8);
+    const int y = top + 1 + row, x = left + 1 + 8 * place;
+    const UInt32 bits = pack(marks[2 * k]) | pack(marks[2 * k + 1]) << 16;
+    if (!bits || y >= height || x >= width) continue;
+    const UInt32 cell = UInt32(y * width + x), shift = cell % 8 * 4;
+    UInt32* const to = mask + cell / 8;
+    if (width % 8 == 0 && row < SIDE - 1 && place > 0 && place < SIDE / 8 - 1) {
       *to = bits;
+    } else {
+      atomicOr(to, bits << shift);
+      if (bits >> 1 >> (31 - shift)) atomicOr(to + 1, bits >> (32 - shift));
+    }
   }
 }
 
@@ -922,13 +1061,17 @@ extern "C" __global__ void propose_edges(
   }
 }
 
-// Hook components by their best edges, which are set in mask, or appended to picked without a mask.
-// ``next_best`` is cleared for the next round.
+// Hook components by their best edges. Those are set in mask, counted and summed, or appended to
+// picked without a mask. ``next_best`` is cleared for the next round.
 extern "C" __global__ void hook_components(
     const Int32* a, const Int32* b, const UInt32* tag, UInt64* state, int round, int first_round,
     Int32* parent, const UInt32* best, UInt32* next_best, int border, int all, UInt32* mask,
-    int stride, int width, UInt32* picked) {
+    const VALUE* values, int width, UInt64* bins, UInt32* picked) {
   if (round > first_round && !state[HOOKED + round - 1]) return;
+  __shared__ UInt64 sums[2];
+  __shared__ UInt32 edges;
+  if (threadIdx.x == 0) sums[0] = sums[1] = edges = 0;
+  __syncthreads();
   const int n = border + (all ? int(state[ROOTS]) : 0);
   for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < n; c += gridDim.x * blockDim.x) {
     next_best[c] = UNSEEN;
@@ -942,11 +1085,27 @@ extern "C" __global__ void hook_components(
     post(parent + c, to);
     post(state + HOOKED + round, UInt64(1));
     if (mask) {
-      const UInt32 cell = tag[e] >> 2;
-      mark_edge(mask, stride, int(cell) / width, int(cell) % width, int(tag[e] & 3));
+      mark_edge(mask, tag[e]);
+      const int d = int(tag[e] & 3);
+      const VALUE* const first = values + (tag[e] >> 2);
+      const VALUE p = first[0], q = first[d ? width - 2 + d : 1];
+      ExactSum one(state[MAGNITUDE]);
+#if WEIGHT
+      one.add(weigh(Float64(p) + 0.0, Float64(q) + 0.0), bins);
+#else
+      one.add(Float64(p > q ? p : q), bins);
+#endif
+      atomicAdd(&edges, 1u);
+      atomicAdd(sums, UInt64(one.first));
+      if (one.second) atomicAdd(sums + 1, UInt64(one.second));
     } else {
       picked[atomicAdd(state + PICKED, UInt64(1))] = e;
     }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && edges) {
+    atomicAdd(state + EDGES, UInt64(edges));
+    ExactSum::finish(sums, ExactSum(state[MAGNITUDE]).shift, bins);
   }
 }
 
@@ -959,91 +1118,4 @@ extern "C" __global__ void settle_ends(
     a[e] = find_component(parent, a[e]);
     b[e] = find_component(parent, b[e]);
   }
-}
-
-// --- the sum
-
-// Sum the weights of the mask's edges exactly, as add_row of exact_sum.py does: in units of 1 /
-// scale and 2**-40 / scale, else parts of mantissas by sign, part and exponent. sums: 4 numbers,
-// the upper and lower 32 bits of the two sums, then (2, 2, 2048) bins.
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_weights(
-    const VALUE* __restrict__ values, const UInt32* __restrict__ mask, int height, int width,
-    int stride, Float64 scale, Float64 inverse, UInt64* sums) {
-  __shared__ UInt64 counts[2];
-  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
-  __syncthreads();
-  const int words = height * (stride / 4);
-  Int64 first = 0, second = 0;
-#pragma unroll
-  for (int k = 0; k < SUM_WORDS; ++k) {
-    const Int64 word = (Int64(blockIdx.x) * SUM_WORDS + k) * SUM_THREADS + threadIdx.x;
-    UInt32 bits = word < words ? mask[word] : 0;
-    if (!bits) continue;
-    const int y = int(word) / (stride / 4), x = int(word) % (stride / 4) * 4;
-    for (; bits; bits &= bits - 1) {
-      const int bit = place_of_bit(bits), d = bit % 8;
-      const Int64 from = Int64(y) * width + x + bit / 8;
-      const VALUE p = values[from], q = values[from + (d ? width - 2 + d : 1)];
-#if WEIGHT
-      const Float64 z = weigh(Float64(p) + 0.0, Float64(q) + 0.0);
-#else
-      const Float64 z = Float64(p > q ? p : q);
-#endif
-      const Float64 scaled = z * scale;
-      const Int64 whole = Int64(scaled);
-      const Float64 rest = (scaled - Float64(whole)) * 1099511627776.0;  // 2**40
-      if (rest == 0 && scale >= 1) {
-        first += whole;  // most often
-      } else if (Float64(Int64(rest)) == rest && scaled * inverse == z) {
-        first += whole;
-        second += Int64(rest);
-      } else {
-        const UInt64 pattern = bits_of<UInt64>(z);
-        const UInt64 exponent = pattern >> 52 & 2047;
-        const UInt64 mantissa =
-            (pattern & 0xFFFFFFFFFFFFFull) | (exponent ? UInt64(1) << 52 : UInt64(0));
-        UInt64* const bin = sums + 4 + (pattern >> 63) * 4096 + exponent;
-        atomicAdd(bin, mantissa & 0x3FFFFFF);
-        atomicAdd(bin + 2048, mantissa >> 26);
-      }
-    }
-  }
-  for (int apart = 16; apart; apart /= 2) {
-    first += __shfl_xor_sync(ALL, first, apart);
-    second += __shfl_xor_sync(ALL, second, apart);
-  }
-  if (threadIdx.x % 32 == 0) {
-    atomicAdd(counts, UInt64(first));
-    atomicAdd(counts + 1, UInt64(second));
-  }
-  __syncthreads();
-  if (threadIdx.x < 4) {
-    const Int64 count = Int64(counts[threadIdx.x / 2]);
-    const UInt64 part = threadIdx.x % 2 ? UInt64(count) & ALL : UInt64(count >> 32);
-    if (part) atomicAdd(sums + threadIdx.x, part);
-  }
-}
-
-// --- the result
-
-// Pack the mask, two cells of the tile a byte as nibbles.py does, and count its edges.
-extern "C" __global__ void pack_mask(
-    const UInt32* __restrict__ mask, int height, int width, int stride, UInt32* packed,
-    UInt64* count) {
-  const Int64 cells = Int64(height) * width;
-  const Int64 word = Int64(blockIdx.x) * blockDim.x + threadIdx.x;
-  UInt32 bits = 0;
-  if (word * 8 < cells) {
-    int y = int(word * 8 / width), x = int(word * 8 % width);
-    const int end = int(min(cells - word * 8, Int64(8)));
-    for (int k = 0; k < end; ++k) {
-      const Int64 cell = Int64(y) * stride + x;
-      bits |= (mask[cell / 4] >> cell % 4 * 8 & 15) << 4 * k;
-      if (++x == width) x = 0, ++y;
-    }
-    packed[word] = bits;
-  }
-  int edges = __popc(bits);
-  for (int apart = 16; apart; apart /= 2) edges += __shfl_xor_sync(ALL, edges, apart);
-  if (threadIdx.x % 32 == 0 && edges) atomicAdd(count, UInt64(edges));
 }

@@ -49,7 +49,7 @@ class Squares:
     """Rows of a column that one thread holds."""
     capacity: int = 384
     """Edges that a warp lists in shared memory; further edges take more time."""
-    wide_capacity: int = 248
+    wide_capacity: int = 240
     """The same for keys of 8 bytes: the most that fits the 64 KiB of a Turing."""
 
     @property
@@ -64,12 +64,12 @@ class Squares:
     def shared_bytes(self, key_bytes: int) -> int:
         """Return the bytes of shared memory per block: state, keys, words, marks and lists."""
         lists = self.threads // 32 * self.edges_per_warp(key_bytes) + 8 * self.side + 4
-        return 56 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + 2 * lists
+        return 72 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + 2 * lists
 
-    def blocks_per_multiprocessor(self, key_bytes: int) -> int:
-        """Return how many blocks fit a multiprocessor of 2,048 threads and 227 KiB at once."""
+    def blocks_per_multiprocessor(self, key_bytes: int, registers: int) -> int:
+        """Return how many blocks fit a multiprocessor of 65,536 registers and 227 KiB at once."""
         by_memory = 227 * 1024 // (self.shared_bytes(key_bytes) + 1024)
-        return max(1, min(2048 // self.threads, by_memory, 16))
+        return max(1, min(65536 // (registers * self.threads), by_memory, 16))
 
 
 SQUARES = Squares()
@@ -163,6 +163,14 @@ class _Rounds:
                 return state
 
 
+def _key_type(dtype: np.dtype[Any], by_formula: bool) -> type[np.generic]:
+    """Return the type of a cell's key, or of its height if edges are weighed by a formula."""
+    if by_formula:
+        narrow = dtype == np.float32 or dtype.itemsize <= 2
+        return np.float32 if narrow else np.float64
+    return np.uint64 if dtype.itemsize == 8 else np.uint32
+
+
 def forest_on_device(
     values: Buffer,
     nodata: Any,
@@ -200,7 +208,7 @@ def forest_on_device(
     dtype = np.dtype(values.dtype)
     bits = 8 * dtype.itemsize
     by_formula = find_weight(weight).formula is not None
-    key = np.dtype(np.float64 if by_formula else np.uint64 if bits == 64 else np.uint32)
+    key = np.dtype(_key_type(dtype, by_formula))
     defines = {
         "VALUE": value_type(dtype),
         "VALUE_BITS": bits,
@@ -210,7 +218,7 @@ def forest_on_device(
         "SIDE": squares.side,
         "ROWS": squares.rows,
         "CAPACITY": squares.edges_per_warp(key.itemsize),
-        "RESIDENT": squares.blocks_per_multiprocessor(key.itemsize),
+        "RESIDENT": squares.blocks_per_multiprocessor(key.itemsize, 40 if by_formula else 32),
     }
     size, border = (scalar(np.int32, h), scalar(np.int32, w)), 2 * (h + w)
     count = -(-h // squares.side) * -(-w // squares.side)
@@ -227,7 +235,6 @@ def forest_on_device(
         *(xp.empty(most, np.int32), xp.empty(most, np.int32), xp.empty(most, np.uint64)),
         *(xp.empty(most if wide else 1, np.uint64), xp.empty(most, np.uint32)),
     )
-    rounds = _Rounds(device, defines, edges, state)
     limits = [int(limit) for limit in key_limits(dtype, nodata)]
     limits.append(gap if gap is not None else 2**64 - 1)
     missing = scalar(key, np.inf if by_formula else 2 ** (8 * key.itemsize) - 1)
@@ -241,6 +248,7 @@ def forest_on_device(
         defines=defines,
         shared=squares.shared_bytes(key.itemsize),
     )
+    rounds = _Rounds(device, defines, edges, state)
     cells = scalar(np.int32, perimeter)
     rounds.launch("number_roots", perimeter, link, cells, scalar(np.int32, border), state)
     device.launch(
@@ -259,22 +267,25 @@ def forest_on_device(
     total = fold_sum(0, np.zeros(4), seen[STATE_WORDS:].reshape(2, 2, BINS))
 
     left = int(seen[LENGTHS + rounds.round])
-    picked = xp.empty(max(1, min(left, border)), np.uint32)
-    chosen = 0
+    tentative = edges[4], edges[0], edges[1]
     if left:
+        picked = xp.empty(min(left, border), np.uint32)
         list_now = rounds.lists[rounds.round % 2]
         number = scalar(np.int32, rounds.round)
         rounds.launch("settle_ends", left, *edges[:2], list_now, state, number, parent)
         # Without a mask, chosen edges are appended to ``picked``.
         counts = rounds.run(parent, border, 0, False, (None, *tile, picked))
-        chosen = int(counts[PICKED])
+        picked = picked[: int(counts[PICKED])]
+        tentative = (*(column[picked] for column in tentative),)
+    else:
+        tentative = (*(xp.empty(0, column.dtype) for column in tentative),)
     return DeviceForest(
         mask.view(np.uint8)[: -(-h * w // 2)],
         int(seen[VALID]),
         int(seen[CLASHES]),
         total,
         edge_count,
-        *(column[picked[:chosen]] for column in (edges[4], edges[0], edges[1])),
+        *tentative,
     )
 
 

@@ -14,9 +14,9 @@
 //      the halo (or one border cell of the tile) or no edge left. A component in the halo never
 //      chooses. In round 1 each cell chooses its lowest neighbour, and edges that are the greatest
 //      of a triangle are dropped (see first_round.py). All of this uses shared memory.
-//   2. The remaining edges of the square join components represented by halo cells. Those outside
-//      their minimum spanning forest are not in the forest of the grid. If they are more than the
-//      halo cells, they are dropped. The others are listed (contract_squares).
+//   2. The remaining edges of the square join components represented by halo cells. If they are at
+//      most as many as the halo cells, they are listed. Else only those of their minimum spanning
+//      forest are, since the others are not in the forest of the grid (contract_squares).
 // Each cell on a square's perimeter then has a parent: the halo cell that represents its component,
 // which lies on the perimeter of another square. The edges along a path of parents decrease, so
 // the path ends at a border cell, or at two components that chose the same edge; the smaller
@@ -28,18 +28,21 @@
 // are looked up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher,
 // doi:10.1145/3581784.3607093.
 //
-// Arrays. values (height, width) in C order. mask: 4 bits per cell in the same order, 8 cells a word.
-// link: 4 SIDE perimeter cells per square, by row-major index of the square. a, b, high, low, tag:
-// the edge list. Cell indices have 32 bits: a tile has at most 2**29 cells. Components are
-// numbered: border cells first, by position (border_number), then roots in the order found.
+// Arrays. values (height, width) in C order. mask: 4 bits per cell in the same order, 8 cells a
+// word. link: 4 SIDE perimeter cells per square, by row-major index of the square. a, b, high, low,
+// tag: the edge list. Cell indices have 32 bits: a tile has at most 2**29 cells. Components are
+// numbered: border cells first, by position (border_number), then roots in the order found. bins:
+// the exact sum of the weights, to which each block adds its own.
 //
-// In a square, a cell's word in shared memory holds its parent and, if it is a root, the best edge
-// of its component, so that one compare-and-swap changes both. A warp lists its edges and processes
-// 32 at a time.
+// In a square, a cell's word in shared memory holds its parent and 16 bits for the choice of the
+// best edge. A component in the square chooses in two steps: an atomic minimum of its edges' levels
+// (their weights in 16 bits), then a compare-and-swap of those few edges that have this level. A
+// warp lists its edges and processes 32 at a time.
 //
-// Atomics: compare-and-swap of a component's best edge, which holds the edge itself, so edges of
-// any weight type are compared in full; OR on the mask, where a square may set bits of another;
-// appending to lists; integer sums. The order of lists and numbers varies, but no result depends on it.
+// Atomics: minimum of a component's level; compare-and-swap of its best edge, which holds the edge
+// itself, so edges of any weight type are compared in full; OR on the mask, where a square may set
+// bits of another; appending to lists; integer sums. The order of lists and numbers varies, but no
+// result depends on it.
 //
 // Why it ends. Of the components that choose in a round at least half hook. Keys are distinct, so
 // the only cycle that hooks can close is that of two components that choose the same edge, and the
@@ -93,20 +96,15 @@ constexpr int HALO = 4 * SIDE + 4;
 constexpr int HALO_PER_THREAD = (HALO + THREADS - 1) / THREADS;  // halo cells per thread
 constexpr UInt32 ALL = 0xFFFFFFFFu;
 // A cell's word: its parent (INDEX), whether it is a representative (FIXED), and in the upper 16
-// bits the best edge of a root: index of the first end * 8 + direction * 2 + whether the other end
-// is in the root's component.
-constexpr UInt32 INDEX = 0x7FFF, FIXED = 0x8000, NONE = 0xFFFF;
+// bits an edge: index of the first end * 8 + direction * 2 + whether the other end is in the root's
+// component. A representative's is the best edge of its component. The best edge of a root in the
+// square is in the word of its partner, the cell that chose the same edge in round 1; the root's
+// word has the direction to the partner (PARTNER), and in the upper 16 bits the level of that edge.
+constexpr UInt32 INDEX = 0x1FFF, PARTNER = 0x6000, FIXED = 0x8000, NONE = 0xFFFF;
 constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component that has none
 constexpr Int32 CLOSED = Int32(0x80000000u);     // link of a component without listed edges
-constexpr int BINS = 2056;  // exponents of the sum's bins
+constexpr int BINS = 2056;                       // exponents of the sum's bins
 static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 8 == 0 && 4 * HALO_PER_THREAD <= 32);
-// Shared by the threads of a block, besides the cells' keys, words and marks.
-struct BlockState {
-  UInt64 counts[3];  // for VALID, CLASHES, MAGNITUDE
-  UInt64 sums[2];    // of an ExactSum
-  int busy;          // the last round in which an edge was proposed
-  UInt32 edges, listed, list_start;
-};
 
 enum {  // words of state
   VALID = 0,
@@ -122,12 +120,21 @@ enum {  // words of state
 
 typedef Unsigned<VALUE_BITS>::Type Bits;
 typedef Unsigned<(VALUE_BITS > 32 ? 64 : 32)>::Type Code;  // ordered keys
+typedef Unsigned<(WEIGHT || VALUE_BITS <= 32 ? 32 : 64)>::Type Order;  // see order_of
 typedef Unsigned<(ROWS > 8 ? 64 : 32)>::Type Edges;  // 4 bits per cell of a thread
+constexpr bool FULL_RANGE = VALUE_BITS >= 32 && VALUE(0.5f) == VALUE(0);  // any key may occur
 constexpr bool WIDE = WEIGHT == 0 && VALUE_BITS == 64;
 
 // Edges are ordered by weight and id. For max the weight is the pair (max, min).
 #if WEIGHT
-typedef Float64 Key;
+// Heights: of a type of 32 bits where it holds all values.
+template <class T> struct Height { typedef Float64 Type; };
+template <> struct Height<Int8> { typedef Float32 Type; };
+template <> struct Height<UInt8> { typedef Float32 Type; };
+template <> struct Height<Int16> { typedef Float32 Type; };
+template <> struct Height<UInt16> { typedef Float32 Type; };
+template <> struct Height<Float32> { typedef Float32 Type; };
+typedef Height<VALUE>::Type Key;
 typedef Float64 Weight;
 #else
 typedef Code Key;
@@ -139,6 +146,15 @@ struct Weight {
 typedef UInt64 Weight;
 #endif
 #endif
+
+// Shared by the threads of a block, besides the cells' keys, words and marks.
+struct BlockState {
+  UInt64 counts[3];  // for VALID, CLASHES, MAGNITUDE
+  UInt64 sums[2];    // of an ExactSum
+  int busy;          // the last round in which an edge was proposed
+  UInt32 edges, listed, list_start;
+  Order lowest, highest;  // of the edges that cells chose in round 1
+};
 
 // Volatile load and store of words that other threads access concurrently.
 template <class T> __device__ __forceinline__ T latest(const T* address) {
@@ -188,14 +204,15 @@ __device__ __forceinline__ Key read_cell(
   Code v = Code(bits_of<Bits>(value));
   v = v == rule.minus_zero ? Code(0) : v;
   Code k = v ^ (v >= rule.sign ? rule.high : rule.low);
-  const bool ok = k >= rule.least && k <= rule.greatest && !(rule.has_nodata && k == rule.nodata);
+  const bool is_nodata = k == rule.nodata && (!FULL_RANGE || rule.has_nodata);
+  const bool ok = Code(k - rule.least) <= Code(rule.greatest - rule.least) && !is_nodata;
   *valid = ok;
 #if WEIGHT
   *clash = false;
-  return ok ? Float64(value) + 0.0 : missing;
+  return ok ? Key(value) + Key(0) : missing;
 #else
-  k -= k > rule.gap;
-  *clash = ok && k == missing;
+  if (FULL_RANGE) k -= k > rule.gap;
+  *clash = FULL_RANGE && ok && k == missing;
   return ok ? k : missing;
 #endif
 }
@@ -204,7 +221,7 @@ __device__ __forceinline__ Key read_cell(
 #define FORMULA_FILE(name) FORMULA_QUOTED(forest/weights/name.cuh)
 #define FORMULA_QUOTED(path) #path
 #include FORMULA_FILE(FORMULA)
-__device__ __forceinline__ Weight weigh(Key p, Key q) { return FORMULA(p, q); }
+__device__ __forceinline__ Weight weigh(Float64 p, Float64 q) { return FORMULA(p, q); }
 __device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
 __device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
 #elif VALUE_BITS == 64
@@ -225,6 +242,35 @@ __device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
 __device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
 #endif
 
+// Returns a number that does not decrease with the weight.
+__device__ __forceinline__ Order order_of(Weight weight) {
+#if WEIGHT
+  const UInt32 word = UInt32(bits_of<UInt64>(weight + 0.0) >> 32);
+  return word ^ (word >> 31 ? ALL : 1u << 31);
+#elif VALUE_BITS == 64
+  return weight.high;
+#else
+  return UInt32(weight >> 32);
+#endif
+}
+
+__device__ __forceinline__ int bit_length(UInt32 bits) { return 32 - __clz(int(bits)); }
+__device__ __forceinline__ int bit_length(UInt64 bits) { return 64 - __clzll(Int64(bits)); }
+
+// Weights in 16 bits: a level does not decrease with the weight, and is less than NONE.
+struct Levels {
+  Order lowest;
+  int shift;
+
+  __device__ __forceinline__ Levels(Order lowest, Order highest)
+      : lowest(lowest), shift(max(0, bit_length(Order(highest - lowest)) - 15)) {}
+
+  __device__ __forceinline__ UInt32 of(Weight weight) const {
+    const Order order = order_of(weight);
+    return order > lowest ? UInt32(min(Order((order - lowest) >> shift), Order(NONE - 1))) : 0u;
+  }
+};
+
 // --- the sum of the weights
 
 // Returns the value of a key, as a float64.
@@ -232,7 +278,7 @@ __device__ __forceinline__ Float64 value_of(Key key, const KeyRule& rule) {
 #if WEIGHT
   return key;
 #else
-  const Code k = key + (key >= rule.gap);
+  const Code k = FULL_RANGE ? key + (key >= rule.gap) : key;
   return Float64(bits_of<VALUE>(Bits(k ^ (k >= rule.sign ? rule.low : rule.high))));
 #endif
 }
@@ -246,8 +292,8 @@ __device__ __forceinline__ Float64 value_of_edge(Key p, Key q, const KeyRule& ru
 #endif
 }
 
-// Adds weights exactly, as add_row of exact_sum.py does: in units of 2**-shift and 2**(-40 - shift),
-// else parts of mantissas to bins by sign, part and exponent.
+// Adds weights exactly, as add_row of exact_sum.py does: in units of 2**-shift and of
+// 2**(-40 - shift), else parts of mantissas to bins by sign, part and exponent.
 struct ExactSum {
   int shift;
   Int64 first, second;
@@ -265,7 +311,8 @@ struct ExactSum {
     if (rest == 0 && shift >= 0) {
       first += whole;  // most often
     } else if (
-        Float64(Int64(rest)) == rest && scaled * bits_of<Float64>(UInt64(1023 - shift) << 52) == z) {
+        Float64(Int64(rest)) == rest &&
+        scaled * bits_of<Float64>(UInt64(1023 - shift) << 52) == z) {
       first += whole;
       second += Int64(rest);
     } else {
@@ -318,36 +365,6 @@ __device__ __forceinline__ bool is_halo(int i) {
   return y < 1 || y > SIDE || x < 1 || x > SIDE;
 }
 
-__device__ __forceinline__ bool take_lower(
-    const Key* keys, Key own, int j, Key& best, int& at) {
-#if WEIGHT
-  const Key key = weigh(own, keys[j]);
-#else
-  const Key key = keys[j];
-#endif
-  const bool take = key < best;
-  best = take ? key : best;
-  at = take ? j : at;
-  return take;
-}
-
-// Returns the other end of a cell's least edge, or the cell itself if it has none. For weight max
-// it is the lowest neighbour. Neighbours are compared in the order of their edges' ids.
-__device__ __forceinline__ int choose_neighbour(const Key* keys, int i, Key missing) {
-  const Key own = keys[i];
-  Key best = missing;
-  int at = i;
-  if (DIAGONAL) take_lower(keys, own, i - WIDTH - 1, best, at);
-  take_lower(keys, own, i - WIDTH, best, at);
-  if (DIAGONAL) take_lower(keys, own, i - WIDTH + 1, best, at);
-  take_lower(keys, own, i - 1, best, at);
-  take_lower(keys, own, i + 1, best, at);
-  if (DIAGONAL) take_lower(keys, own, i + WIDTH - 1, best, at);
-  take_lower(keys, own, i + WIDTH, best, at);
-  if (DIAGONAL) take_lower(keys, own, i + WIDTH + 1, best, at);
-  return own != missing ? at : i;
-}
-
 #if WEIGHT
 // Returns whether the edge from u to v > u is the greatest of the triangle with t.
 __device__ __forceinline__ bool is_greatest(const Key* keys, int u, int v, int t) {
@@ -358,9 +375,168 @@ __device__ __forceinline__ bool is_greatest(const Key* keys, int u, int v, int t
   return (first < edge || (first == edge && first_id < id)) &&
          (second < edge || (second == edge && second_id < id));
 }
+
+struct Lightest {
+  Weight weight;
+  int at;
+
+  // Take the other one if it is lighter, not equal: of equal ones that of the lower id is chosen.
+  __device__ __forceinline__ void take(Weight other, int cell) {
+    at = other < weight ? cell : at;
+    weight = other < weight ? other : weight;
+  }
+};
+
+// The weights of the edges of a 2 x 2 block, in the order of their ids, and bits of those that are
+// the greatest of a triangle.
+struct Block {
+  Weight weights[6];
+  UInt32 greatest;
+
+  template <int FIRST, int SECOND, int THIRD> __device__ __forceinline__ void drop_greatest() {
+    const bool second = weights[SECOND] >= weights[FIRST];
+    const bool third = weights[THIRD] >= weights[FIRST];
+    if (weights[THIRD] >= weights[SECOND])
+      greatest |= third ? 1u << THIRD : second ? 0u : 1u << FIRST;
+    else
+      greatest |= second ? 1u << SECOND : third ? 0u : 1u << FIRST;
+  }
+};
+
+// Let a column of ROWS cells choose their least edges, and return the edges from them that are not
+// the greatest of a triangle.
+__device__ __forceinline__ Edges choose_column(
+    const Key* keys, UInt32* node, int own, Key missing) {
+  const Weight none = missing;
+  const auto weigh_valid = [&](Key p, Key q) {
+    const Weight weight = weigh(p, q);
+    return weight < none ? weight : none;  // not NaN
+  };
+  Edges kept = 0;
+  Lightest best{none, 0};
+  bool east_is_greatest = false;
+  Key west = keys[own - WIDTH - 1], here = keys[own - WIDTH], east = keys[own - WIDTH + 1];
+  Weight to_west = weigh_valid(west, here), to_east = weigh_valid(here, east);
+#pragma unroll 1
+  for (int r = -1; r < ROWS; ++r) {
+    const int i = own + r * WIDTH;
+    const Key south_west = keys[i + WIDTH - 1], south = keys[i + WIDTH];
+    const Key south_east = keys[i + WIDTH + 1];
+    const Weight down = weigh_valid(here, south);
+    const Weight next_west = weigh_valid(south_west, south);
+    const Weight next_east = weigh_valid(south, south_east);
+    Block left{{to_west, weigh_valid(west, south_west), weigh_valid(west, south),
+                weigh_valid(here, south_west), down, next_west}, 0};
+    Block right{{to_east, down, weigh_valid(here, south_east), weigh_valid(east, south),
+                 weigh_valid(east, south_east), next_east}, 0};
+    if (DIAGONAL) {
+      left.drop_greatest<0, 1, 3>();
+      left.drop_greatest<0, 2, 4>();
+      left.drop_greatest<1, 2, 5>();
+      left.drop_greatest<3, 4, 5>();
+      right.drop_greatest<0, 1, 3>();
+      right.drop_greatest<0, 2, 4>();
+      right.drop_greatest<1, 2, 5>();
+      right.drop_greatest<3, 4, 5>();
+    }
+    if (r >= 0) {
+      best.take(to_west, i - 1);
+      best.take(to_east, i + 1);
+      if (DIAGONAL) best.take(left.weights[3], i + WIDTH - 1);
+      best.take(down, i + WIDTH);
+      if (DIAGONAL) best.take(right.weights[2], i + WIDTH + 1);
+      node[i] = NONE << 16 | UInt32(best.weight < none ? best.at : i);
+      UInt32 edges = UInt32(to_east < none && !east_is_greatest && !(right.greatest & 1));
+      edges |= UInt32(down < none && !((left.greatest >> 4 | right.greatest >> 1) & 1)) << 2;
+      if (DIAGONAL) {
+        edges |= UInt32(left.weights[3] < none && !(left.greatest >> 3 & 1)) << 1;
+        edges |= UInt32(right.weights[2] < none && !(right.greatest >> 2 & 1)) << 3;
+      }
+      kept |= Edges(edges) << 4 * r;
+    }
+    best = {none, i};
+    if (DIAGONAL) best.take(left.weights[2], i - 1);
+    best.take(down, i);
+    if (DIAGONAL) best.take(right.weights[3], i + 1);
+    east_is_greatest = right.greatest >> 5 & 1;
+    west = south_west;
+    here = south;
+    east = south_east;
+    to_west = next_west;
+    to_east = next_east;
+  }
+  return kept;
+}
+#else
+struct Lowest {
+  Key key;
+  int at;
+
+  // Take the other one if it is lower, not equal: of equal ones that of the lower id is chosen.
+  __device__ __forceinline__ void take(Lowest other) {
+    at = other.key < key ? other.at : at;
+    key = min(key, other.key);
+  }
+};
+
+// Let a column of ROWS cells choose their lowest neighbours, and return the edges from them that
+// are not the greatest of a triangle. The minimum spanning tree of a 2 x 2 block under (max, min)
+// is the star of its lowest cell, the first one of equal cells.
+__device__ __forceinline__ Edges choose_column(
+    const Key* keys, UInt32* node, int own, Key missing) {
+  Edges kept = 0;
+  Lowest above{}, beside{}, row{};  // lowest cells of the three rows around a cell
+  Key left = missing, right = missing;  // of the pairs of a cell and the ones to the left and right
+  bool left_is_own = false, right_is_other = false, right_is_below = false;
+  bool valid = false, valid_east = false;
+#pragma unroll
+  for (int r = -1; r <= ROWS; ++r) {
+    const int i = own + r * WIDTH;
+    const Lowest west{keys[i - 1], i - 1}, here{keys[i], i}, east{keys[i + 1], i + 1};
+    Lowest below = DIAGONAL ? west : here;
+    if (DIAGONAL) below.take(here);
+    if (DIAGONAL) below.take(east);
+    const bool take_here = here.key < west.key, take_east = east.key < here.key;
+    const Key low_left = min(west.key, here.key), low_right = min(here.key, east.key);
+    if (r >= 0) {
+      // Blocks of this row and the one above, to the left and right of the cells.
+      const bool left_below = low_left < left, right_below = low_right < right;
+      const bool left_column = left_below ? take_here : left_is_own;
+      const bool right_column = right_below ? take_east : right_is_other;
+      if (r >= 1) {
+        UInt32 edges = 0;
+        if (DIAGONAL) {
+          edges = UInt32(valid_east && right_is_below && !right_below);
+          edges |= UInt32(west.key != missing && left_below != left_column) << 1;
+          edges |= UInt32(here.key != missing && left_column && !right_column) << 2;
+          edges |= UInt32(east.key != missing && right_below == right_column) << 3;
+        } else {
+          edges = UInt32(valid_east) | UInt32(here.key != missing) << 2;
+        }
+        kept |= Edges(valid ? edges : 0u) << 4 * (r - 1);
+        above.take(beside);
+        above.take(below);
+        node[i - WIDTH] = NONE << 16 | UInt32(valid && above.key != missing ? above.at : i - WIDTH);
+      }
+      right_is_below = right_below;
+    }
+    above = row;
+    row = below;
+    beside = west;
+    beside.take(east);
+    left = low_left;
+    right = low_right;
+    left_is_own = take_here;
+    right_is_other = take_east;
+    valid = here.key != missing;
+    valid_east = east.key != missing;
+  }
+  return kept;
+}
 #endif
 
-// Returns whether i has an edge in this direction that is not the greatest of a triangle.
+// Returns whether i, in the halo, has an edge in this direction that is not the greatest of a
+// triangle.
 __device__ __forceinline__ bool keep_edge(const Key* keys, int i, int direction, Key missing) {
   const int j = i + step(direction);
   const Key p = keys[i], q = keys[j];
@@ -455,27 +631,67 @@ __device__ __forceinline__ void propose_edge(
 
 enum Fate { INNER, WAITING, PROPOSED };
 
-// Propose an edge to the components that it joins: to both, or only to those not FIXED.
-template <int STEPS, bool BOTH>
-__device__ __forceinline__ Fate visit_edge(const Key* keys, UInt32* node, UInt32 edge) {
+// Propose an edge to the two components that it joins.
+__device__ __forceinline__ Fate propose_to_both(const Key* keys, UInt32* node, UInt32 edge) {
   const int i = int(edge >> 2), j = i + step(int(edge & 3));
-  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
+  const Root p = find_root<3>(node, i), q = find_root<3>(node, j);
   if (p.at == q.at) return INNER;
-  if (!BOTH && (p.word & q.word & FIXED)) return WAITING;
   const Weight weight = weigh(keys[i], keys[j]);
-  if (BOTH || !(p.word & FIXED)) propose_edge(keys, node, p, edge * 2, weight);
-  if (BOTH || !(q.word & FIXED)) propose_edge(keys, node, q, edge * 2 + 1, weight);
+  propose_edge(keys, node, p, edge * 2, weight);
+  propose_edge(keys, node, q, edge * 2 + 1, weight);
   return PROPOSED;
 }
 
-// Returns the root to which a root hooks by its best edge: itself if it stays a root.
+__device__ __forceinline__ void lower_level(UInt32* node, Root root, UInt32 level) {
+  if (level < root.word >> 16) atomicMin(node + root.at, level << 16 | (root.word & 0xFFFFu));
+}
+
+// Propose the level of an edge to those of the components that it joins that are not FIXED.
 template <int STEPS>
+__device__ __forceinline__ Fate propose_level(
+    const Key* keys, UInt32* node, const Levels& levels, UInt32 edge) {
+  const int i = int(edge >> 2), j = i + step(int(edge & 3));
+  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
+  if (p.at == q.at) return INNER;
+  if (p.word & q.word & FIXED) return WAITING;
+  const UInt32 level = levels.of(weigh(keys[i], keys[j]));
+  if (!(p.word & FIXED)) lower_level(node, p, level);
+  if (!(q.word & FIXED)) lower_level(node, q, level);
+  return PROPOSED;
+}
+
+__device__ __forceinline__ int partner(int root, UInt32 word) {
+  return root + step(int((word & PARTNER) / (PARTNER & -PARTNER)));
+}
+
+// Propose an edge to those of the components that it joins that have its level.
+template <int STEPS>
+__device__ __forceinline__ void propose_at_level(
+    const Key* keys, UInt32* node, const Levels& levels, UInt32 edge) {
+  const int i = int(edge >> 2), j = i + step(int(edge & 3));
+  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
+  const Weight weight = weigh(keys[i], keys[j]);
+  const UInt32 level = levels.of(weight);
+  bool first = !(p.word & FIXED) && p.word >> 16 == level;
+  bool second = !(q.word & FIXED) && q.word >> 16 == level;
+  while (first || second) {
+    const int at = first ? partner(p.at, p.word) : partner(q.at, q.word);
+    propose_edge(keys, node, Root{at, latest(node + at)}, edge * 2 + !first, weight);
+    second = second && first;
+    first = false;
+  }
+}
+
+// Returns the root to which a root hooks by its best edge: itself if it stays a root.
+template <int STEPS, bool BOTH>
 __device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 code) {
   const int first = int(code >> 3);
   const Root other =
       find_root<STEPS>(node, code & 1 ? first : first + step(int(code >> 1 & 3)));
   if (other.at == root) return root;
-  const bool mutual = other.word >> 17 == code >> 1;
+  UInt32 word = other.word;
+  if (!BOTH && !(word & FIXED)) word = latest(node + partner(other.at, word));
+  const bool mutual = word >> 17 == code >> 1;
   return mutual && root < other.at ? root : other.at;
 }
 
@@ -532,7 +748,11 @@ __device__ __forceinline__ void list_bits(WarpEdges& held, int own) {
 // thread proposed an edge.
 template <int STEPS, bool BOTH>
 __device__ __forceinline__ bool visit_edges(
-    const Key* keys, UInt32* node, WarpEdges& held, int own) {
+    const Key* keys, UInt32* node, const Levels& levels, WarpEdges& held, int own) {
+  const auto visit = [&](UInt32 edge) {
+    return BOTH ? propose_to_both(keys, node, edge)
+                : propose_level<STEPS>(keys, node, levels, edge);
+  };
   const int lane = threadIdx.x % 32;
   const UInt32 before = (1u << lane) - 1;
   const int end = held.waiting + held.length;
@@ -542,7 +762,7 @@ __device__ __forceinline__ bool visit_edges(
     Fate fate = INNER;
     if (start + lane < end) {
       edge = held.list[start + lane];
-      fate = visit_edge<STEPS, BOTH>(keys, node, edge);
+      fate = visit(edge);
       if (!BOTH && fate == WAITING && is_halo(int(edge >> 2))) fate = INNER;
     }
     const UInt32 proposed = __ballot_sync(ALL, fate == PROPOSED);  // all have read the list by now
@@ -566,18 +786,30 @@ __device__ __forceinline__ bool visit_edges(
   bool any = kept > 0;
   for (Edges rest = held.edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
-    const Fate fate = visit_edge<STEPS, BOTH>(keys, node, edge_of_bit(own, bit));
+    const Fate fate = visit(edge_of_bit(own, bit));
     if (fate == PROPOSED) any = true;
     if (fate == INNER) held.edges ^= Edges(1) << bit;
   }
   for (UInt32 rest = held.halo_edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
-    if (visit_edge<STEPS, BOTH>(keys, node, edge_of_halo_bit(bit)) == PROPOSED)
+    if (visit(edge_of_halo_bit(bit)) == PROPOSED)
       any = true;
     else
       held.halo_edges ^= 1u << bit;
   }
   return any;
+}
+
+// Propose edges to the components whose level they have.
+template <int STEPS>
+__device__ __forceinline__ void choose_edges(
+    const Key* keys, UInt32* node, const Levels& levels, const WarpEdges& held, int own) {
+  for (int k = threadIdx.x % 32; k < held.length; k += 32)
+    propose_at_level<STEPS>(keys, node, levels, held.list[held.waiting + k]);
+  for (Edges rest = held.edges; rest; rest &= rest - 1)
+    propose_at_level<STEPS>(keys, node, levels, edge_of_bit(own, place_of_bit(rest)));
+  for (UInt32 rest = held.halo_edges; rest; rest &= rest - 1)
+    propose_at_level<STEPS>(keys, node, levels, edge_of_halo_bit(place_of_bit(rest)));
 }
 
 // Returns the edge between two neighbours.
@@ -639,7 +871,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   UInt16* const listed = lists + THREADS / 32 * CAPACITY;  // edges that the square lists
 
   const KeyRule rule = {Code(low),   Code(high),     Code(sign),   Code(minus_zero), Code(least),
-                       Code(greatest), Code(nodata), Code(gap), has_nodata != 0};
+                       Code(greatest), Code(has_nodata ? nodata : ~UInt64(0)), Code(gap),
+                       has_nodata != 0};
   const int t = threadIdx.x;
   const int across = (width + SIDE - 1) / SIDE;
   const int top = int(blockIdx.x) / across * SIDE - 1, left = int(blockIdx.x) % across * SIDE - 1;
@@ -652,10 +885,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     block_state.busy = 0;
     block_state.edges = block_state.listed = 0;
     block_state.sums[0] = block_state.sums[1] = 0;
+    block_state.lowest = ~Order(0);
+    block_state.highest = 0;
     block_state.counts[0] = block_state.counts[1] = block_state.counts[2] = 0;
   }
   UInt32 valid_cells = 0, clashes = 0;
-  VALUE lowest = 0, highest = 0;
+  Key lowest = missing, highest = WEIGHT ? -missing : Key(0);  // of the valid cells
 #pragma unroll 4
   for (int r = 0; r < ROWS; ++r) {
     const int y = top + first_row + r, x = left + column;
@@ -667,8 +902,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     if (inside && valid) {
       ++valid_cells;
       clashes += clash;
-      lowest = value < lowest ? value : lowest;
-      highest = value > highest ? value : highest;
+      lowest = min(lowest, key);
+      highest = max(highest, key);
     }
     keys[own + r * WIDTH] = inside ? key : missing;
   }
@@ -679,30 +914,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     bool valid, clash;
     const Key key = read_cell(value, rule, missing, &valid, &clash);
     if (inside && valid) {
-      lowest = value < lowest ? value : lowest;
-      highest = value > highest ? value : highest;
+      lowest = min(lowest, key);
+      highest = max(highest, key);
     }
     keys[i] = inside ? key : missing;
     node[i] = NONE << 16 | FIXED | i;
   }
-  const Float64 depth = fabs(Float64(lowest)), peak = Float64(highest);
-  Float64 magnitude = depth > peak ? depth : peak;
   __syncthreads();
 
   // Round 1: each cell chooses its least edge.
-#pragma unroll
-  for (int start = 0; start < ROWS; start += 4) {
-    UInt32 words[4];
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      if (start + r < ROWS) words[r] = choose_neighbour(keys, own + (start + r) * WIDTH, missing);
-    }
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const int i = own + (start + r) * WIDTH;
-      if (start + r < ROWS) node[i] = NONE << 16 | words[r];
-    }
-  }
+  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0, 0};
+  held.edges = choose_column(keys, node, own, missing);
   if (bordered) {
     for (int r = 0; r < ROWS; ++r) {
       const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
@@ -713,64 +935,72 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   // Sum the counts of the block; the barriers of the rounds suffice for it.
   for (int apart = 16; apart; apart /= 2) {
     valid_cells += __shfl_xor_sync(ALL, valid_cells, apart);
-    clashes += __shfl_xor_sync(ALL, clashes, apart);
-    const Float64 other = __shfl_xor_sync(ALL, magnitude, apart);
-    magnitude = other > magnitude ? other : magnitude;
+    if (FULL_RANGE) clashes += __shfl_xor_sync(ALL, clashes, apart);
+    lowest = min(lowest, __shfl_xor_sync(ALL, lowest, apart));
+    highest = max(highest, __shfl_xor_sync(ALL, highest, apart));
   }
   if (t % 32 == 0) {
     atomicAdd(block_state.counts, UInt64(valid_cells));
     if (clashes) atomicAdd(block_state.counts + 1, UInt64(clashes));
-    atomicMax(block_state.counts + 2, bits_of<UInt64>(magnitude));
+    const Float64 depth = fabs(value_of(lowest, rule)), peak = fabs(value_of(highest, rule));
+    if (lowest <= highest)
+      atomicMax(block_state.counts + 2, bits_of<UInt64>(depth > peak ? depth : peak));
+#if !WEIGHT
+    atomicMin(&block_state.lowest, lowest);
+    atomicMax(&block_state.highest, highest);
+#endif
   }
   __syncthreads();
 
   // Set the chosen edges and find the roots: if two cells choose the same edge, the first one.
-  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0, 0};
   ExactSum sum(block_state.counts[2]);
-  UInt32 edges = 0;
-  Edges chosen = 0;
-  UInt32 basins = 0;
-#pragma unroll
+  UInt32 basins = 0, edges = 0;
+#if WEIGHT
+  Order lowest_edge = ~Order(0), highest_edge = 0;
+#endif
+#pragma unroll 2
   for (int r = 0; r < ROWS; ++r) {
     const int i = own + r * WIDTH, to = int(node[i] & INDEX);
+    UInt32 bits = 0;
+    bool basin = false;
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
-      const int j = i + step(d), back = int(node[j] & INDEX);
-      chosen |= Edges(to == j || back == i) << (4 * r + d);
-      basins |= UInt32(to == j && back == i) << r;
-      held.edges |= Edges(keep_edge(keys, i, d, missing)) << (4 * r + d);
+      const int j = i + step(d);
+      const bool forth = to == j, back = (node[j] & INDEX) == UInt32(i);
+      bits |= UInt32(forth || back) << d;
+      basin = basin || (forth && back);
     }
-  }
-  held.edges &= ~chosen;
-  const bool perimeter =
-      first_row == 1 || first_row + ROWS > SIDE || column == 1 || column == SIDE;
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    const int i = own + r * WIDTH, to = int(node[i] & INDEX);
-    bool added = to != i && !(basins >> r & 1);  // of two cells that choose an edge one adds it
-    if (perimeter && is_halo(to)) {
+    basins |= UInt32(basin) << r;
+    held.edges &= ~(Edges(bits) << 4 * r);
+    bool added = to != i && !basin;  // of two cells that choose an edge one adds it
+    if ((node[to] & FIXED) && is_halo(to)) {
       const UInt32 edge = edge_between(i, to);
       added = mark_edge(mask, tag_of(edge, top, left, width));
-      if (to > i) chosen &= ~(Edges(1) << (4 * r + (edge & 3)));
+      if (to > i) bits &= ~(1u << (edge & 3));
     }
+    mark_bytes[(first_row + r - 1) * SIDE + column - 1] = UInt8(bits);
+#if WEIGHT
+    if (to != i) {
+      const Order order = order_of(weigh(keys[i], keys[to]));
+      lowest_edge = min(lowest_edge, order);
+      highest_edge = max(highest_edge, order);
+    }
+#endif
     if (added) {
       sum.add(value_of_edge(keys[i], keys[to], rule), bins);
       ++edges;
     }
   }
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r)
-    mark_bytes[(first_row + r - 1) * SIDE + column - 1] = UInt8(chosen >> (4 * r) & 15);
+#if WEIGHT
   for (int apart = 16; apart; apart /= 2) {
-    edges += __shfl_xor_sync(ALL, edges, apart);
-    sum.first += __shfl_xor_sync(ALL, sum.first, apart);
-    sum.second += __shfl_xor_sync(ALL, sum.second, apart);
+    lowest_edge = min(lowest_edge, __shfl_xor_sync(ALL, lowest_edge, apart));
+    highest_edge = max(highest_edge, __shfl_xor_sync(ALL, highest_edge, apart));
   }
   if (t % 32 == 0) {
-    atomicAdd(&block_state.edges, edges);
-    atomicAdd(block_state.sums, UInt64(sum.first));
-    if (sum.second) atomicAdd(block_state.sums + 1, UInt64(sum.second));
+    atomicMin(&block_state.lowest, lowest_edge);
+    atomicMax(&block_state.highest, highest_edge);
   }
+#endif
   // Edges whose first end is in the halo.
 #pragma unroll
   for (int k = 0; k < HALO_PER_THREAD; ++k) {
@@ -791,7 +1021,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   __syncthreads();
   for (UInt32 left_over = basins; left_over; left_over &= left_over - 1) {
     const int i = own + place_of_bit(left_over) * WIDTH;
-    node[i] = NONE << 16 | i;
+    const UInt32 direction = edge_between(i, int(node[i] & INDEX)) & 3;
+    node[i] = NONE << 16 | direction * (PARTNER & -PARTNER) | i;
   }
   __syncthreads();
 
@@ -820,19 +1051,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 
   // Later rounds, until no component without a halo or border cell has an edge.
   UInt32 alive = basins;
+  const Levels levels(block_state.lowest, max(block_state.lowest, block_state.highest));
   for (int round = 1;; ++round) {
-    const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, held, own)
-                                    : visit_edges<2, false>(keys, node, held, own);
+    const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, levels, held, own)
+                                    : visit_edges<2, false>(keys, node, levels, held, own);
     if (proposed) post(&block_state.busy, round);
     __syncthreads();
     if (latest(&block_state.busy) != round) break;
+    if (round == 1)
+      choose_edges<1>(keys, node, levels, held, own);
+    else
+      choose_edges<2>(keys, node, levels, held, own);
+    __syncthreads();
     for (UInt32 rest = alive; rest; rest &= rest - 1) {
       const int row = place_of_bit(rest), i = own + row * WIDTH;
-      const UInt32 word = latest(node + i), code = word >> 16;
+      const UInt32 word = latest(node + i), code = latest(node + partner(i, word)) >> 16;
       if (code == NONE) continue;
-      const int to = hook_target<2>(node, i, code);
+      const int to = hook_target<2, false>(node, i, code);
       if (to == i) continue;
-      post(node + i, (word & 0xFFFF0000u) | UInt32(to));
+      post(node + i, (word & ~INDEX) | UInt32(to));
       alive ^= 1u << row;
       const UInt32 edge = code >> 1;
       const int p = int(edge >> 2), q = p + step(int(edge & 3));
@@ -841,20 +1078,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       } else {
         mark_inside(marks, edge);
       }
-      ExactSum one(block_state.counts[2]);
-      one.add(value_of_edge(keys[p], keys[q], rule), bins);
-      atomicAdd(&block_state.edges, 1u);
-      atomicAdd(block_state.sums, UInt64(one.first));
-      if (one.second) atomicAdd(block_state.sums + 1, UInt64(one.second));
+      sum.add(value_of_edge(keys[p], keys[q], rule), bins);
+      ++edges;
     }
     __syncthreads();
     for (UInt32 rest = basins; rest; rest &= rest - 1) {
       const int i = own + place_of_bit(rest) * WIDTH;
-      int p = leader(node, i);
+      const UInt32 word = latest(node + i);
+      const int other = partner(i, word);
+      int p = int(word & INDEX);
       for (int q = leader(node, p); q != p; q = leader(node, p)) p = q;
-      post(node + i, NONE << 16 | UInt32(p));
+      post(node + i, NONE << 16 | (word & PARTNER) | UInt32(p));
+      post(node + other, NONE << 16 | (latest(node + other) & 0xFFFFu));
     }
     __syncthreads();
+  }
+
+  for (int apart = 16; apart; apart /= 2) {
+    edges += __shfl_xor_sync(ALL, edges, apart);
+    sum.first += __shfl_xor_sync(ALL, sum.first, apart);
+    sum.second += __shfl_xor_sync(ALL, sum.second, apart);
+  }
+  if (t % 32 == 0) {
+    atomicAdd(&block_state.edges, edges);
+    atomicAdd(block_state.sums, UInt64(sum.first));
+    if (sum.second) atomicAdd(block_state.sums + 1, UInt64(sum.second));
   }
 
   // List the edges that wait, if they are few.
@@ -878,7 +1126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     held.waiting = 0;
   }
   for (int round = -1; !few; --round) {
-    const bool proposed = visit_edges<3, true>(keys, node, held, own);
+    const bool proposed = visit_edges<3, true>(keys, node, levels, held, own);
     if (proposed) post(&block_state.busy, round);
     __syncthreads();
     if (latest(&block_state.busy) != round) break;
@@ -886,9 +1134,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
       const UInt32 word = latest(node + i), code = word >> 16;
       if (!(word & FIXED) || code == NONE || int(word & INDEX) != i) continue;
-      const int to = hook_target<3>(node, i, code);
+      const int to = hook_target<3, true>(node, i, code);
       if (to == i) continue;
-      post(node + i, (word & 0xFFFF8000u) | UInt32(to));
+      post(node + i, (word & ~INDEX) | UInt32(to));
       listed[atomicAdd(&block_state.listed, 1u)] = UInt16(code >> 1);
     }
     __syncthreads();
@@ -941,8 +1189,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     }
     link[Int64(blockIdx.x) * 4 * SIDE + k] = name;
   }
-  // Pack the edges, two cells a byte as nibbles.py does. Other squares may set edges of cells in the
-  // last row and the first and last column.
+  // Pack the edges, two cells a byte as nibbles.py does. Other squares may set edges of cells in
+  // the last row and the first and last column.
   for (int k = t; k < SIDE * SIDE / 8; k += THREADS) {
     const int row = k / (SIDE / 8), place = k % (SIDE / 8);
     const int y = top + 1 + row, x = left + 1 + 8 * place;

@@ -157,10 +157,16 @@ def test_every_dtype(dtype: str) -> None:
 
 @pytest.mark.parametrize("squares", [SQUARES, Squares(64, 16)], ids=["as on a GPU", "many rows"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_squares_of_the_usual_size(dtype: str, squares: Squares) -> None:
-    heights = np.random.default_rng(8).uniform(0, 9, (70, 130))
-    heights[:, 60:] = fractal(70, 70)
+@pytest.mark.parametrize("width", [130, 136], ids=["any width", "rows of whole words"])
+def test_squares_of_the_usual_size(dtype: str, squares: Squares, width: int) -> None:
+    heights = np.random.default_rng(8).uniform(0, 9, (70, width))
+    heights[:, 60:] = fractal(70, width - 60)
     check(heights.astype(dtype), None, (False, True, False, True), squares=squares)
+
+
+def test_a_square_of_the_usual_size_with_a_formula() -> None:
+    heights = np.random.default_rng(8).uniform(0, 9, (70, 130)).astype(np.float32)
+    check(heights, None, ALL_OPEN, "absolute_difference", squares=SQUARES)
 
 
 @st.composite
@@ -241,7 +247,8 @@ def test_a_block_fits_every_supported_gpu() -> None:
     for key_bytes in (4, 8):
         assert SQUARES.shared_bytes(key_bytes) <= 64 * 1024  # of a Turing
         assert SQUARES.threads <= 1024
-    assert (SQUARES.blocks_per_multiprocessor(4), SQUARES.blocks_per_multiprocessor(8)) == (4, 3)
+    resident = [SQUARES.blocks_per_multiprocessor(*case) for case in ((4, 32), (4, 40), (8, 32))]
+    assert resident == [4, 3, 3]
 
 
 def test_border_cells_have_numbers() -> None:

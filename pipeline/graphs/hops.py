@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -89,24 +90,37 @@ def pairs_of(graph: Graph, s: VerticesLike, t: VerticesLike) -> Integers:
     return np.stack(np.broadcast_arrays(first, second), axis=1)
 
 
-def ways_between(graph: Graph, pairs: Integers) -> list[LeastCostPath | None]:
+def ways_between(graph: Graph, pairs: Integers, backend: str) -> list[LeastCostPath | None]:
     """Return a shortest path for each pair of stored vertices, or None if there is none.
 
     Its ``cells`` are ids, its ``coordinates`` those of the vertices, as far as they are known.
     """
-    n, (indptr, indices, _) = graph.vertex_count, graph.rows
-    back_indptr, back_indices, _ = graph.incoming
-    hops_s, hops_t = np.full((2, n), -1, np.int32 if n < 2**31 else np.int64)
-    queues = np.empty((2, n), indices.dtype)
     known = list(graph.coordinates.values())
     ways: list[LeastCostPath | None] = []
-    for s, t in pairs:
-        way = between(
-            indptr, indices, back_indptr, back_indices, graph.position, s, t,
-            hops_s, hops_t, *queues,
-        )  # fmt: skip
+    for way in _on_cpu(graph, pairs) if may_use_numba(backend) else _on_gpu(graph, pairs):
         places = graph.position[way]
         points = np.stack([axis[places] for axis in known], 1) if known else np.empty((way.size, 0))
         path = LeastCostPath(graph.ids[places], points, float(way.size - 1))
         ways.append(path if way.size else None)
     return ways
+
+
+def _on_cpu(graph: Graph, pairs: Integers) -> Iterator[Integers]:
+    """Yield the stored vertices of the path of each pair."""
+    n, (indptr, indices, _) = graph.vertex_count, graph.rows
+    back_indptr, back_indices, _ = graph.incoming
+    hops_s, hops_t = np.full((2, n), -1, np.int32 if n < 2**31 else np.int64)
+    queues = np.empty((2, n), indices.dtype)
+    for s, t in pairs:
+        yield between(
+            indptr, indices, back_indptr, back_indices, graph.position, s, t,
+            hops_s, hops_t, *queues,
+        )  # fmt: skip
+
+
+def _on_gpu(graph: Graph, pairs: Integers) -> Iterator[Integers]:
+    """Yield the stored vertices of the path of each pair."""
+    with memory_reported():
+        held = on_gpu(graph)
+        for s, t in pairs.tolist():
+            yield held.between(s, t)

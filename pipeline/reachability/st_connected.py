@@ -161,7 +161,8 @@ def st_connected(
 
     Notes
     -----
-    The backend ``"auto"`` is the CPU here, and graphs are always searched on the CPU.
+    The backend ``"auto"`` is the CPU here. With ``"cuda"`` a GPU searches a graph, which it keeps,
+    from both ends.
 
     A single pair is searched by a bidirectional search, tile by tile, until the results of both
     directions prove the least number of steps; only the tiles that they touch are read. If the ends
@@ -230,24 +231,26 @@ def _graph_job(
     """Return the job that searches between pairs of vertices of a graph, in this process."""
     from orograph.graphs.hops import pairs_of, ways_between
 
-    choose_backend("bidirectional_search", (), spec)
+    # few vertices are near the fronts: too few for a GPU, unless one says so
+    on_cpu = may_use_numba(spec.backend or setting("backend"))
+    chosen = "numba" if on_cpu else choose_backend("graph_between", (), spec)
     pairs = pairs_of(graph, s, t)
 
-    def search() -> Reach:
-        ways = ways_between(graph, pairs)
+    def search(backend: str) -> Reach:
+        ways = ways_between(graph, pairs, backend)
         counts = np.array([-1 if way is None else int(way.cost) for way in ways], np.int64)
         searched = np.full(counts.size, graph.part_count)
         paths = ways if hops and path else None
         return Reach(counts >= 0, counts if hops else None, paths, searched)
 
     def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
-        return WholeGraph(lambda cancelled: ({"reach": search()}, {}))
+        return WholeGraph(lambda cancelled: ({"reach": search(backend)}, {}))
 
     def result(engine: WholeGraph, attributes: dict[str, Any]) -> Reach:
         found: Reach = attributes["reach"]
         return found
 
-    alone = (), (1, 1), Layout(1, 1), "numba"
+    alone = (), (1, 1), Layout(1, 1), chosen
     return UnstoredJob(*alone, "st-connected", make_engine, result, spec=spec)
 
 

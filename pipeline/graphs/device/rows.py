@@ -17,6 +17,7 @@ import numpy as np
 
 from orograph.kernels.device import Buffer, Device, shared_device
 from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
+from orograph.kernels.graph.between_cuda import between
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
 from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
 from orograph.kernels.graph.near_far_cuda import (
@@ -79,6 +80,14 @@ class DeviceGraph:
     @cached_property
     def _order(self) -> Buffer:
         return self.device.upload(as_word(self._stored, self._word))
+
+    @cached_property
+    def _position(self) -> Buffer:
+        """Where each stored vertex is in the source."""
+        order = self._get("_order")
+        position = self.device.array_module.empty_like(order)
+        position[order] = self.device.array_module.arange(order.size, dtype=order.dtype)
+        return position
 
     @cached_property
     def _by_head(self) -> Buffer:
@@ -170,6 +179,10 @@ class DeviceGraph:
     def hops(self, starts: Array, most: int) -> Buffer:
         """Return the hops of each stored vertex from the nearest start, -1 beyond `most`."""
         return hops_on_device(self.links, starts, most)
+
+    def between(self, s: int, t: int) -> Array:
+        """Return a shortest path between two stored vertices; empty if there is none."""
+        return between(self.links, self.incoming, self._get("_position"), s, t)
 
     def components(self) -> tuple[Array, Array]:
         """Return the component at each place of the source, from 1, and how large they are."""

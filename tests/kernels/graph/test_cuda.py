@@ -14,6 +14,7 @@ from oracle_graph import random_edges
 import orograph as og
 from orograph.kernels.device_rows import DeviceRows, upload_rows
 from orograph.kernels.graph import (
+    between_cuda,
     components_cuda,
     forest_cuda,
     hops,
@@ -156,6 +157,52 @@ def test_hops(most: int, emulator: Emulator) -> None:
     expected = hops.graph_hops(graph.rows, starts, most)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+def path_of_numba(graph: Graph, s: int, t: int) -> Any:
+    n, (indptr, indices, _), (back, tails, _) = graph.vertex_count, graph.rows, graph.incoming
+    seen, queues = np.full((2, n), -1, np.int32), np.empty((2, n), indices.dtype)
+    return hops.between(indptr, indices, back, tails, graph.position, s, t, *seen, *queues)
+
+
+def path_of_cuda(graph: Graph, s: int, t: int, emulator: Emulator) -> Any:
+    rows, incoming = (upload_rows(emulator, *of[:2], None) for of in (graph.rows, graph.incoming))
+    position = emulator.upload(graph.position.astype(rows.word))
+    return between_cuda.between(rows, incoming, position, s, t)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("directed", "first"), [(True, 64), (False, 2)])
+def test_paths_between_two_vertices(
+    directed: bool, first: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sparse graphs have long paths and ends without one; dense ones many paths to choose from."""
+    monkeypatch.setattr(between_cuda, "FIRST_HOPS", first)
+    monkeypatch.setattr(between_cuda, "THREADS", 32)
+    lengths = set()
+    for seed, n, m in ((1, 60, 90), (3, 50, 400)):
+        graph = graph_of("int32", seed, n, m, directed)
+        for s, t in np.random.default_rng(seed).integers(0, n, (4, 2)).tolist():
+            expected = path_of_numba(graph, s, t)
+            np.testing.assert_array_equal(path_of_cuda(graph, s, t, emulator), expected)
+            lengths.add(expected.size)
+    assert len(lengths) > 2
+    assert path_of_cuda(graph, 5, 5, emulator).tolist() == [5]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_search_goes_on_alone_where_the_other_end_has_many_arcs(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chain whose end has a hundred arcs: only the search from its start goes on."""
+    monkeypatch.setattr(between_cuda, "FIRST_HOPS", 8)
+    chain, rim = np.arange(13), np.arange(13, 113)
+    tail, head = np.append(chain[:-1], np.full(100, 12)), np.append(chain[1:], rim)
+    graph = make_graph(tail, head, np.ones(tail.size), np.arange(113), directed=False)
+    s, t = graph.position.argsort()[[0, 12]].tolist()  # stored vertices, by their places
+    found = path_of_cuda(graph, s, t, emulator)
+    np.testing.assert_array_equal(found, path_of_numba(graph, s, t))
+    assert found.size == 13
 
 
 def test_components(emulator: Emulator) -> None:

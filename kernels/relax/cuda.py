@@ -29,7 +29,13 @@ from orograph.kernels.relax.border import (
     last_sent,
     set_halo,
 )
-from orograph.kernels.relax.definitions import definitions, upload_costs, warp_bytes
+from orograph.kernels.relax.definitions import (
+    definitions,
+    upload_costs,
+    warp_bytes,
+    weighed,
+    weights_a_cell,
+)
 from orograph.kernels.relax.pad import ReadOut
 from orograph.kernels.relax.pad_cuda import read_out
 from orograph.kernels.relax.resident import Exchange, next_above
@@ -39,6 +45,7 @@ from orograph.tiles.arrays import Array
 
 SOURCE = "relax/relax.cu"
 THREADS = 128
+WEIGHED_AT_ONCE = 8  # rows of a block
 MOST_WARPS = {4: 2112, 8: 1320}  # by the bytes of a value: as many as an H200 can hold
 TARGET = 1056  # blocks of the tile worked on in a round, where there are more
 FIRST_BATCH = 9  # rounds before the first look at the counters
@@ -91,6 +98,7 @@ class DeviceTile:
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
         self._rest = device.array_module.empty(3 * state.keys.size, np.int32)
         self._control = device.array_module.empty(_WORDS, np.uint64)
+        self._weights: cuda.Buffer | None = None
         self._launch_batch: Callable[[], None] | None = None
         self.reached = self._count_reached()
         """Cells that hold a value."""
@@ -111,7 +119,10 @@ class DeviceTile:
         """Bytes in the device's memory."""
         state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
-        return int(rasters + state.keys.size * (state.keys.itemsize + 25))
+        weights = self._weights_count() if weighed(state.rules) else 0
+        return int(
+            rasters + weights * state.dist.itemsize + state.keys.size * (state.keys.itemsize + 25)
+        )
 
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
@@ -197,6 +208,8 @@ class DeviceTile:
             (self._keys, np.int32(blocks), self._lists, control),
             defines=self._defines,
         )
+        if self._weights is None and weighed(rules):
+            self._weigh()
         batches = 0
         while True:
             self._launch_rounds(batches)
@@ -211,6 +224,25 @@ class DeviceTile:
         pending = math.inf if least >= rules.unreached else float(least)
         return pending, visits, sets, rows, sides
 
+    def _weigh(self) -> None:
+        """Compute what the steps of the tile cost: blocks are visited often."""
+        state, device = self._given, self._device
+        weights = device.array_module.empty(self._weights_count(), state.dist.dtype)
+        self._weights = weights
+        sizes = self._height, self._width, state.block, state.rules.reverse
+        device.launch(
+            SOURCE,
+            "weigh_blocks",
+            (state.keys.size,),
+            (LANES, WEIGHED_AT_ONCE),
+            (*self._costs, weights, *self._ints(*sizes)),
+            defines=self._defines,
+        )
+
+    def _weights_count(self) -> int:
+        state = self._given
+        return state.keys.size * LANES**2 * weights_a_cell(state.rules.steps)
+
     def _launch_rounds(self, batches: int) -> None:
         """Launch some batches of rounds; at first fewer rounds, one by one."""
         if batches == 0:
@@ -224,14 +256,19 @@ class DeviceTile:
     def _launch_each(self, rounds: int) -> None:
         rules, itemsize = self._given.rules, self._given.dist.itemsize
         warps = int(str(self._defines["WARPS"]))
+        sizes = self._ints(self._height, self._width, self._given.block)
+        lists = self._keys, self._fresh, self._rest, self._lists, self._control
         for number in range(rounds):
-            self._launch(
+            self._device.launch(
+                SOURCE,
                 "relax_blocks",
                 cuda.blocks_for(min(MOST_WARPS[itemsize], self._given.keys.size), warps),
                 (LANES, warps),
-                (self._keys, self._fresh, self._rest, self._lists, self._control),
-                (self._value(rules.limit), *self._ints(rules.reverse, TARGET, number % 3)),
-                block=True,
+                (
+                    *(self._dist, *self._costs[:3], self._weights, *lists, *sizes),
+                    *(self._value(rules.limit), *self._ints(TARGET, number % 3)),
+                ),
+                defines=self._defines,
                 shared=warps * warp_bytes(rules),
             )
 
@@ -306,6 +343,7 @@ class DeviceTile:
 
     def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
         """Return the tile's result."""
+        self._weights = self._launch_batch = None  # memory for the result
         return read_out(self.state, dtype, blank, per, device=self._device)
 
     def _launch(
@@ -317,7 +355,6 @@ class DeviceTile:
         tail: tuple[Any, ...],
         *,
         block: bool = False,
-        shared: int = 0,
     ) -> None:
         """Launch a kernel on the tile and its costs."""
         sizes = self._ints(self._height, self._width, *((self._given.block,) if block else ()))
@@ -328,7 +365,6 @@ class DeviceTile:
             threads,
             (self._dist, *self._costs, *buffers, *sizes, *tail),
             defines=self._defines,
-            shared=shared,
         )
 
     def _fresh_control(self, bound: Any) -> npt.NDArray[np.uint64]:

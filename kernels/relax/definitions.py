@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orograph.kernels import device as cuda
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FURTHER, MODELS, Rules
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, MODELS, Rules
 from orograph.kernels.vectors.lanes import LANES
 
 if TYPE_CHECKING:
@@ -36,11 +36,21 @@ def definitions(rules: Rules) -> dict[str, object]:
     }
 
 
+def weighed(rules: Rules) -> bool:
+    """Return whether relax.cu computes the costs of steps before its rounds."""
+    return bool(rules.model >= SLOPES)
+
+
+def weights_a_cell(steps: int) -> int:
+    """Return how many weights `weighed` models have for a cell: those of each sweep."""
+    return 4 * steps
+
+
 def warp_bytes(rules: Rules) -> int:
     """Return the bytes of shared memory of a warp, as relax.cu lays it out."""
     span = LANES + 2 * rules.reach
-    planes = 1 + int(rules.has_friction) + int(rules.has_elevation) + int(FURTHER[rules.model])
-    lengths = 0 if _uniform(rules) else 5 * span
+    planes = 1 if weighed(rules) else 2
+    lengths = 0 if _uniform(rules) or weighed(rules) else 5 * span
     return int((planes * span * (span | 1) + lengths) * rules.factors.itemsize)
 
 

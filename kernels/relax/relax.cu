@@ -15,10 +15,15 @@
 // Vladimirsky, doi:10.1137/120866117; a window of them: Meyer and Sanders,
 // doi:10.1016/S0196-6774(03)00076-2.
 //
+// Costs of slopes take long to compute, and blocks are visited again and again: they are computed
+// once a tile, those of a block in the order in which its sweeps need them. Others are computed
+// from the block's raster, in shared memory, whenever they are needed.
+//
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
 // a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); rest_of three
-// words a block; lists three times as many block numbers; control 19 words, see below. Cells are
-// counted in 32 bits: a tile, with its halo, has fewer than 2**31.
+// words a block; weights, of slopes alone, (blocks, 4 sweeps, STEPS, LANES rows, LANES); lists
+// three times as many block numbers; control 19 words, see below. Cells are counted in 32 bits: a
+// tile, with its halo, has fewer than 2**31.
 //
 // Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
 // warp takes the key (an atomic exchange), passes a fence, and reads the cells and the halo; a warp
@@ -43,7 +48,7 @@
 // variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
-// variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0
+// variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0 -DSTEPS=7
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
@@ -55,7 +60,7 @@
 
 // Rows swept without a look at what came of it.
 #ifndef GROUP
-#define GROUP (MODEL < 2 ? 8 : 1)
+#define GROUP (WEIGHED && STEPS == 7 ? 4 : 8)
 #endif
 // Warps of a block of threads, and how many are to have registers on a multiprocessor.
 #ifndef WARPS
@@ -68,12 +73,13 @@
 typedef unsigned long long Word;
 
 constexpr int LANES = 32;
-constexpr bool AHEAD = MODEL < 2;  // costs are cheap enough to be computed on suspicion
+constexpr bool WEIGHED = MODEL >= 2;  // costs are computed before the first round
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
 constexpr int PLANE = SPAN * STRIDE;
-constexpr int PLANES = 1 + HAS_FRICTION + HAS_ELEVATION + FURTHER;
-constexpr int WARP_VALUES = PLANES * PLANE + (UNIFORM ? 0 : KINDS * SPAN);
+constexpr int PLANES = WEIGHED ? 1 : 2;  // distances, and the raster of costs
+constexpr int WARP_VALUES = PLANES * PLANE + (UNIFORM || WEIGHED ? 0 : KINDS * SPAN);
+constexpr int BLOCK_WEIGHTS = 4 * STEPS * LANES * LANES;
 constexpr unsigned ALL = 0xffffffffu;
 
 // The control words, three times those that the rounds take in turn: of this one, the next, and
@@ -166,53 +172,49 @@ __device__ __forceinline__ VALUE lesser(VALUE a, VALUE b) {  // a where b is NaN
 #endif
 }
 
-// Copy windows of padded rasters to as many planes of shared memory. Few loads wait for one another:
+// Copy a window of a padded raster to a plane of shared memory. Few loads wait for one another:
 // memory is far away, and there is little else to do meanwhile.
-template <int COUNT>
-__device__ __forceinline__ void copy_windows(
-    VALUE* planes, const VALUE* const* rasters, int stride, int rows, int columns) {
+__device__ __forceinline__ void copy_window(
+    VALUE* plane, const VALUE* raster, int stride, int rows, int columns) {
   constexpr int BATCH = (SPAN + 1) / 2;
   constexpr int BESIDE = (SPAN * 2 * REACH + LANES - 1) / LANES;  // columns beyond the lanes'
   const int lane = threadIdx.x;
-  VALUE beside[COUNT][BESIDE];
+  VALUE beside[BESIDE];
 #pragma unroll
-  for (int p = 0; p < COUNT; ++p)
-#pragma unroll
-    for (int i = 0; i < BESIDE; ++i) {
-      const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
-      beside[p][i] = unreached();
-      if (y < rows && x < columns) beside[p][i] = latest(rasters[p] + y * stride + x);
-    }
+  for (int i = 0; i < BESIDE; ++i) {
+    const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
+    beside[i] = unreached();
+    if (y < rows && x < columns) beside[i] = latest(raster + y * stride + x);
+  }
 #pragma unroll 1
   for (int first = 0; first < SPAN; first += BATCH) {
-    VALUE part[COUNT][BATCH];
+    VALUE part[BATCH];
 #pragma unroll
-    for (int p = 0; p < COUNT; ++p)
+    for (int i = 0; i < BATCH; ++i) {
+      part[i] = unreached();
+      if (first + i < rows && lane < columns)
+        part[i] = latest(raster + (first + i) * stride + lane);
+    }
 #pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        part[p][i] = unreached();
-        if (first + i < rows && lane < columns)
-          part[p][i] = latest(rasters[p] + (first + i) * stride + lane);
-      }
-#pragma unroll
-    for (int p = 0; p < COUNT; ++p)
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i)
-        if (first + i < SPAN)
-          planes[p * PLANE + (first + i) * STRIDE + lane] = part[p][i];
+    for (int i = 0; i < BATCH; ++i)
+      if (first + i < SPAN) plane[(first + i) * STRIDE + lane] = part[i];
   }
 #pragma unroll
-  for (int p = 0; p < COUNT; ++p)
-#pragma unroll
-    for (int i = 0; i < BESIDE; ++i) {
-      const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
-      if (y < SPAN) planes[p * PLANE + y * STRIDE + x] = beside[p][i];
-    }
+  for (int i = 0; i < BESIDE; ++i) {
+    const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
+    if (y < SPAN) plane[y * STRIDE + x] = beside[i];
+  }
 }
 
 // What a sweep has lowered: rows and lanes, as masks.
 struct Marks {
   unsigned rows, lanes;
+};
+
+// What steps in a block cost: its raster, or the weights of its steps.
+struct Costs {
+  Surface surface;
+  const VALUE* weights;
 };
 
 // The edges into a row, or, if TRANSPOSED, into a column; and where the values come from that they
@@ -238,6 +240,21 @@ template <bool TRANSPOSED, bool FORWARD> struct Row {
       weights[k] = edge(s, y + dy, x + dx, -dy, -dx);
     }
   }
+  // where the weights of the edges k into a row begin among those of a block
+  static __device__ __forceinline__ constexpr int place(int k, int row) {
+    return (((TRANSPOSED * 2 + !FORWARD) * STEPS + k) * LANES + row) * LANES;
+  }
+  // as ``weigh``, but of a row that is none of the block's anything
+  static __device__ __forceinline__ void take(
+      const Costs& costs, int row, int lane, VALUE* weights) {
+    if constexpr (WEIGHED) {
+#pragma unroll
+      for (int k = 0; k < STEPS; ++k)
+        weights[k] = costs.weights[place(k, row & (LANES - 1)) + lane];
+    } else {
+      weigh(costs.surface, row, lane, weights);
+    }
+  }
 };
 
 // Carry values from the dirty rows (``halo``: those beyond the first row too) across the block, by
@@ -251,10 +268,11 @@ template <bool TRANSPOSED, bool FORWARD> struct Row {
 // one lane beyond the last column the halo's values lie, and further on nothing has been reached.
 template <bool TRANSPOSED, bool FORWARD>
 __device__ __forceinline__ Marks sweep(
-    VALUE* dist, const Surface& s, unsigned dirty, bool halo, int count, int breadth, VALUE limit,
+    VALUE* dist, const Costs& costs, unsigned dirty, bool halo, int count, int breadth, VALUE limit,
     unsigned& work) {
   typedef Row<TRANSPOSED, FORWARD> Row;
   constexpr int ASIDE = FORWARD ? 1 : -1;
+  constexpr int AHEAD = WEIGHED ? GROUP : 1;  // rows whose weights are on their way
   constexpr unsigned WHOLE = (1u << GROUP) - 1;
   const int lane = threadIdx.x;
   const bool mine = lane < breadth;
@@ -266,7 +284,7 @@ __device__ __forceinline__ Marks sweep(
   while (pending) {
     int group = (FORWARD ? __ffs(int(pending)) - 1 : 31 - __clz(int(pending))) / GROUP;
     int row = group * GROUP + (FORWARD ? 0 : GROUP - 1);
-    VALUE sources[STEPS], weights[STEPS];
+    VALUE sources[STEPS], weights[AHEAD][STEPS];
     bool lower = false;
     __syncwarp();
 #pragma unroll
@@ -274,7 +292,8 @@ __device__ __forceinline__ Marks sweep(
       sources[k] = dist[Row::at(row + Row::along(k), lane + Row::across(k))];
     VALUE before = dist[Row::at(row + Row::along(0), lane)];  // the row behind
     VALUE old = dist[Row::at(row, lane)];
-    if (AHEAD) Row::weigh(s, row, lane, weights);
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) Row::take(costs, row + i * ASIDE, lane, weights[i]);
     unsigned more;
     do {
       unsigned lowered = 0;
@@ -285,13 +304,10 @@ __device__ __forceinline__ Marks sweep(
         // the store below would wait for the values that are stored
         VALUE next_weights[STEPS];
         const VALUE next_old = dist[Row::at(row + ASIDE, lane)];
-        if (AHEAD)
-          Row::weigh(s, row + ASIDE, lane, next_weights);
-        else
-          Row::weigh(s, row, lane, weights);
+        Row::take(costs, row + AHEAD * ASIDE, lane, next_weights);
         VALUE best = old;
 #pragma unroll
-        for (int k = 0; k < STEPS; ++k) best = lesser(best, sources[k] + weights[k]);
+        for (int k = 0; k < STEPS; ++k) best = lesser(best, sources[k] + weights[i % AHEAD][k]);
         lower = mine && row < count && best < old && best <= limit;
         if (lower) dist[here] = best;
         const VALUE now = lower ? best : old;
@@ -299,7 +315,7 @@ __device__ __forceinline__ Marks sweep(
         old = next_old;
 #pragma unroll
         for (int k = 0; k < STEPS; ++k) {
-          if (AHEAD) weights[k] = next_weights[k];
+          weights[i % AHEAD][k] = next_weights[k];
           const int from = lane + Row::across(k);
           const VALUE value = step_dy(k) == 1 ? now : before;
           sources[k] = step_dx(k) == 0 ? value : __shfl_sync(ALL, value, from & (LANES - 1));
@@ -325,31 +341,58 @@ __device__ __forceinline__ Marks sweep(
   return done;
 }
 
-// The least value by which a block lowers a cell of its halo; (y, x) is counted with the halo.
-__device__ __forceinline__ VALUE probe_cell(
-    const VALUE* dist, const Surface& s, int y, int x, int height, int width, VALUE limit) {
-  VALUE best = unreached();
-  const VALUE known = dist[y * STRIDE + x];
-#pragma unroll
-  for (int m = 0; m < MOVES; ++m) {
-    const int dy = move_dy(m), dx = move_dx(m);
-    const int v = y - dy - REACH, u = x - dx - REACH;
-    if (v >= 0 && v < height && u >= 0 && u < width) {
-      const VALUE value = dist[(y - dy) * STRIDE + x - dx] + edge(s, y - dy, x - dx, dy, dx);
-      if (value < known && value <= limit && value < best) best = value;
-    }
-  }
-  return best;
-}
-
 struct Tile {
   VALUE* dist;
   const VALUE* friction;
   const VALUE* elevation;
   const VALUE* lengths;
+  const VALUE* weights;
   int height, width, block;
   VALUE limit;
 };
+
+// The weight of the step by (dy, dx) to cell (y, x) of the tile, among those of the columns if
+// TRANSPOSED, else of the rows.
+template <bool TRANSPOSED>
+__device__ __forceinline__ VALUE weight_of(const Tile& tile, int y, int x, int dy, int dx) {
+  const int along = TRANSPOSED ? dx : dy, across = TRANSPOSED ? dy : dx;
+  int k = 0;
+#pragma unroll
+  for (int i = 1; i < STEPS; ++i)
+    if (step_dy(i) == (along < 0 ? -along : along) && step_dx(i) == (along < 0 ? across : -across))
+      k = i;
+  const int by = y / tile.block, bx = x / tile.block;
+  const int here = by * ((tile.width + tile.block - 1) / tile.block) + bx;
+  y -= by * tile.block, x -= bx * tile.block;
+  const int row = TRANSPOSED ? x : y, lane = TRANSPOSED ? y : x;
+  const int place = along < 0 ? Row<TRANSPOSED, false>::place(k, row)
+                              : Row<TRANSPOSED, true>::place(k, row);
+  return tile.weights[(long long)here * BLOCK_WEIGHTS + place + lane];
+}
+
+// The least value by which a block lowers a cell of its halo, beside it if TRANSPOSED, else above
+// or below; (y, x) is counted with the halo.
+template <bool TRANSPOSED>
+__device__ __forceinline__ VALUE probe_cell(
+    const VALUE* dist, const Costs& costs, const Tile& tile, int top, int left, int y, int x) {
+  const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
+  const int row = top + y - REACH, column = left + x - REACH;
+  VALUE best = unreached();
+  if (row < 0 || row >= tile.height || column < 0 || column >= tile.width) return best;
+  const VALUE known = dist[y * STRIDE + x];
+#pragma unroll
+  for (int m = 0; m < MOVES; ++m) {
+    const int dy = move_dy(m), dx = move_dx(m);
+    const int v = y - dy - REACH, u = x - dx - REACH;
+    if ((TRANSPOSED ? dx : dy) != 0 && v >= 0 && v < height && u >= 0 && u < width) {
+      const VALUE weight = WEIGHED ? weight_of<TRANSPOSED>(tile, row, column, dy, dx)
+                                   : edge(costs.surface, y - dy, x - dx, dy, dx);
+      const VALUE value = dist[(y - dy) * STRIDE + x - dx] + weight;
+      if (value < known && value <= tile.limit && value < best) best = value;
+    }
+  }
+  return best;
+}
 
 // Of a block: no more than its border has changed, or cells of it that were seeded, or rows and
 // columns that a visit has left.
@@ -369,29 +412,20 @@ __device__ __forceinline__ constexpr int neighbour_dx(int q) {
   return q == 2 || q == 4 || q == 6 ? -1 : q < 2 ? 0 : 1;
 }
 
-// Copy what steps in a block cost to a warp's shared memory, behind the plane of distances.
+// Copy what steps in a block cost to a warp's shared memory, behind the plane of distances, where
+// it is not computed already.
 __device__ __forceinline__ void take_costs(
-    VALUE* plane, Surface& s, const Tile& tile, int top, int left) {
+    VALUE* plane, Costs& costs, const Tile& tile, int here, int top, int left) {
+  costs.weights = tile.weights + (long long)here * BLOCK_WEIGHTS;
+  if (WEIGHED) return;
+  Surface& s = costs.surface;
   const int stride = tile.width + 2 * REACH;
   const int rows = min(tile.block, tile.height - top) + 2 * REACH;
   const int columns = min(tile.block, tile.width - left) + 2 * REACH;
   const int place = top * stride + left;
-  const VALUE* rasters[2 + FURTHER] = {};
-  int planes = 0;
-  if (HAS_FRICTION) {
-    s.friction = plane + ++planes * PLANE;
-    rasters[planes - 1] = tile.friction + place;
-  }
-  if (HAS_ELEVATION) {
-    s.elevation = plane + ++planes * PLANE;
-    rasters[planes - 1] = tile.elevation + place;
-  }
-  const int plane_of_tile = (tile.height + 2 * REACH) * stride;
-  for (int k = 1; k <= FURTHER; ++k) {
-    const VALUE* further = tile.elevation + (long long)k * plane_of_tile;
-    rasters[planes++] = further + place;
-  }
-  copy_windows<PLANES - 1>(plane + PLANE, rasters, stride, rows, columns);
+  const VALUE* raster = (HAS_FRICTION ? tile.friction : tile.elevation) + place;
+  s.friction = s.elevation = plane + PLANE;
+  copy_window(plane + PLANE, raster, stride, rows, columns);
 #if !UNIFORM
   for (int k = threadIdx.x; k < KINDS * SPAN; k += LANES) {
     const int row = k % SPAN;
@@ -405,14 +439,13 @@ __device__ __forceinline__ void take_costs(
 // Bring a block whose costs are in a warp's shared memory to its fixpoint there, and write back the
 // rows with what was lowered. rest: the rows to be swept down and up, and the columns to the right.
 __device__ __forceinline__ Visited visit_block(
-    VALUE* dist, const Surface& s, const Tile& tile, int top, int left, int fresh, int* rest) {
+    VALUE* dist, const Costs& costs, const Tile& tile, int top, int left, int fresh, int* rest) {
   const int lane = threadIdx.x;
   const int stride = tile.width + 2 * REACH;
   const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
   const int place = top * stride + left;
   const VALUE limit = tile.limit;
-  const VALUE* raster = tile.dist + place;
-  copy_windows<1>(dist, &raster, stride, height + 2 * REACH, width + 2 * REACH);
+  copy_window(dist, tile.dist + place, stride, height + 2 * REACH, width + 2 * REACH);
   __syncwarp();
 
   const unsigned all_rows = ones(height), all_columns = ones(width);
@@ -427,14 +460,14 @@ __device__ __forceinline__ Visited visit_block(
   Visited done = {};
   do {
     const bool halo = done.sets++ == 0;
-    const Marks a = sweep<false, true>(dist, s, down, halo, height, width, limit, done.rows);
+    const Marks a = sweep<false, true>(dist, costs, down, halo, height, width, limit, done.rows);
     up |= a.rows;
-    const Marks b = sweep<false, false>(dist, s, up, halo, height, width, limit, done.rows);
+    const Marks b = sweep<false, false>(dist, costs, up, halo, height, width, limit, done.rows);
     rightward |= a.lanes | b.lanes;
     leftward |= a.lanes | b.lanes;
-    const Marks c = sweep<true, true>(dist, s, rightward, halo, width, height, limit, done.rows);
+    const Marks c = sweep<true, true>(dist, costs, rightward, halo, width, height, limit, done.rows);
     leftward |= c.rows;
-    const Marks d = sweep<true, false>(dist, s, leftward, halo, width, height, limit, done.rows);
+    const Marks d = sweep<true, false>(dist, costs, leftward, halo, width, height, limit, done.rows);
     down = b.rows | c.lanes | d.lanes;
     up = c.lanes | d.lanes;
     rightward = d.rows;
@@ -472,8 +505,9 @@ __device__ __forceinline__ Visited visit_block(
 
 // Lane q gets the least value by which a block lowers neighbour q, where it has changed near it.
 __device__ __forceinline__ VALUE probe_neighbours(
-    const VALUE* dist, const Surface& s, int height, int width, VALUE limit, unsigned changed) {
+    const VALUE* dist, const Costs& costs, const Tile& tile, int top, int left, unsigned changed) {
   const int lane = threadIdx.x;
+  const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
   VALUE outward = unreached();
   for (int q = 0; q < 4; ++q) {
     if (!(changed >> q & 1)) continue;
@@ -483,7 +517,8 @@ __device__ __forceinline__ VALUE probe_neighbours(
       for (int beyond = 0; beyond < REACH; ++beyond) {
         const int away = q % 2 ? (row ? height : width) + REACH + beyond : REACH - 1 - beyond;
         const int y = row ? away : lane + REACH, x = row ? lane + REACH : away;
-        const VALUE value = probe_cell(dist, s, y, x, height, width, limit);
+        const VALUE value = row ? probe_cell<false>(dist, costs, tile, top, left, y, x)
+                                : probe_cell<true>(dist, costs, tile, top, left, y, x);
         if (value < best) best = value;
       }
     best = least_of_lanes(best);
@@ -497,7 +532,7 @@ __device__ __forceinline__ VALUE probe_neighbours(
       const int down = lane % CELLS / REACH, right = lane % REACH;
       const int y = corner / 2 ? height + REACH + down : down;
       const int x = corner % 2 ? width + REACH + right : right;
-      best = probe_cell(dist, s, y, x, height, width, limit);
+      best = probe_cell<false>(dist, costs, tile, top, left, y, x);
     }
     for (int apart = 1; apart < CELLS; apart *= 2) {
       const VALUE other = __shfl_xor_sync(ALL, best, apart);
@@ -519,6 +554,43 @@ extern "C" __global__ void list_blocks(const VALUE* keys, int blocks, int* lists
   list_lanes(mine, block, lists, control + COUNT);
 }
 
+// Weigh the edges into a row of a block, whose cells the rasters begin with.
+template <bool TRANSPOSED, bool FORWARD>
+__device__ __forceinline__ void weigh_row(const Surface& s, int row, int lane, VALUE* weights) {
+  typedef Row<TRANSPOSED, FORWARD> Row;
+  VALUE found[STEPS];
+  Row::weigh(s, row, lane, found);
+#pragma unroll
+  for (int k = 0; k < STEPS; ++k) weights[Row::place(k, row) + lane] = found[k];
+}
+
+// Compute the weights of a tile, a block of threads (LANES, rows at once) a block. Those of cells
+// that a block lacks stay as they are.
+extern "C" __global__ void weigh_blocks(
+    const VALUE* friction, const VALUE* elevation, const VALUE* lengths, const double* coefficients,
+    VALUE* weights, int height, int width, int block, int reverse) {
+  const int across = (width + block - 1) / block, stride = width + 2 * REACH;
+  const int top = int(blockIdx.x) / across * block, left = int(blockIdx.x) % across * block;
+  const int rows = min(block, height - top), columns = min(block, width - left);
+  Surface s = make_surface(friction + top * stride + left, elevation + top * stride + left, lengths,
+                           coefficients, stride, height + 2 * REACH, reverse);
+#if !UNIFORM
+  s.lengths += top;
+#endif
+  weights += (long long)blockIdx.x * BLOCK_WEIGHTS;
+  const int lane = threadIdx.x;
+  for (int row = threadIdx.y; row < block; row += blockDim.y) {
+    if (row < rows && lane < columns) {
+      weigh_row<false, true>(s, row, lane, weights);
+      weigh_row<false, false>(s, row, lane, weights);
+    }
+    if (row < columns && lane < rows) {
+      weigh_row<true, true>(s, row, lane, weights);
+      weigh_row<true, false>(s, row, lane, weights);
+    }
+  }
+}
+
 // What a warp looks at next, where a list is longer than there are warps.
 __device__ __forceinline__ int take_next(Word* taken) {
   int i = 0;
@@ -530,9 +602,8 @@ __device__ __forceinline__ int take_next(Word* taken) {
 // Threads: (LANES, warps); shared memory: the planes of a block, and its lengths, for each warp.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const double* coefficients, VALUE* keys, unsigned char* fresh, int* rest_of, int* lists,
-    Word* control, int height, int width, int block, VALUE limit, int reverse, int target,
-    int round) {
+    const VALUE* weights, VALUE* keys, unsigned char* fresh, int* rest_of, int* lists,
+    Word* control, int height, int width, int block, VALUE limit, int target, int round) {
   extern __shared__ unsigned char dynamic_shared[];
   const int now = round % 3, next = (round + 1) % 3, after = (round + 2) % 3;
   const int count = int(control[COUNT + now]);
@@ -555,14 +626,12 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   const double threshold = low + (high - low) * target / count;
 
   const int down = (height + block - 1) / block, across = (width + block - 1) / block;
-  const Tile tile = {dist, friction, elevation, lengths, height, width, block, limit};
-  Surface surface = {};
-  surface.stride = STRIDE;
+  const Tile tile = {dist, friction, elevation, lengths, weights, height, width, block, limit};
+  Costs costs = {};
+  costs.surface.stride = STRIDE;
 #if UNIFORM
-  take_lengths(surface, lengths, height + 2 * REACH);
+  take_lengths(costs.surface, lengths, height + 2 * REACH);
 #endif
-  surface.plane = PLANE;
-  take_coefficients(surface, coefficients, reverse);
   VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
   const int* list = lists + now * down * across;
   int* next_list = lists + next * down * across;
@@ -592,12 +661,12 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     }
     const int by = here / across, bx = here - by * across;
     const int top = by * block, left = bx * block;
-    take_costs(plane, surface, tile, top, left);
+    take_costs(plane, costs, tile, here, top, left);
     __threadfence();
     __syncwarp();  // no lane reads cells before the key is taken
     const int h = min(block, height - top), w = min(block, width - left);
     const Visited done =
-        visit_block(plane, surface, tile, top, left, fresh[here], rest_of + 3 * here);
+        visit_block(plane, costs, tile, top, left, fresh[here], rest_of + 3 * here);
     if (lane == 0) fresh[here] = done.finished ? KNOWN : UNFINISHED;
     __threadfence();
     __syncwarp();
@@ -609,7 +678,7 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
 
     const Word next_least = latest(control + LEAST + next);
     const Word next_greatest = latest(control + GREATEST + next);
-    VALUE value = probe_neighbours(plane, surface, h, w, limit, done.changed);
+    VALUE value = probe_neighbours(plane, costs, tile, top, left, done.changed);
     int other = here;
     bool wake = false;
     if (lane < 8) {

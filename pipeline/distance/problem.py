@@ -22,11 +22,13 @@ from orograph.engines.frontier.links import Links
 from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
+from orograph.kernels.relax.definitions import weights_a_cell
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
 from orograph.kernels.relax.pad import barrier_of
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
+from orograph.kernels.vectors.lanes import STEPS
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -112,6 +114,9 @@ class Distance(FrontierDefaults):
         model = MODELS[self.model.name]
         planes = (2 if model.neutral_friction is not None else 1) + 2 * len(model.further)
         as_read = 8 * len(self.nodata)
+        if model.formula is not None:  # those of whole blocks, when no raster as read is left
+            weights = weights_a_cell(len(STEPS[self.connectivity])) + 1
+            as_read = max(as_read, weights * self.dtype.itemsize)
         return as_read + (planes + 2) * self.dtype.itemsize + 4
 
     @property

@@ -363,7 +363,7 @@ def test_functions_on_the_state_are_those_of_the_twin(emulator: Emulator) -> Non
     height=st.integers(1, 50),
     width=st.integers(1, 50),
     block=st.integers(2, 32),
-    case=st.sampled_from([CASES[0], CASES[1], CASES[6], CASES[4]]),
+    case=st.sampled_from([CASES[n] for n in (0, 1, 4, 6, 13, 16)]),
     kind=st.sampled_from(["noise", "mostly free", "maze", "subnormal"]),
     order=st.sampled_from(["forward", "reversed", "random"]),
     number=st.integers(0, 2**32 - 1),

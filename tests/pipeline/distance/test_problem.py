@@ -81,9 +81,9 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
     assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64
 
 
-@pytest.mark.parametrize("of_hops", [False, True])
+@pytest.mark.parametrize("problem", ["cost_distance", "hop_distance", "walking_time"])
 def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
-    of_hops: bool, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+    problem: str, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side, planned, before, taken = 256, [], [], []
 
@@ -106,10 +106,10 @@ def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
     watched("relax", cuda.DeviceTile)
     watched("read_out", cuda.DeviceTile)
     watched("surface", Distance)
-    module = "hop_distance" if of_hops else "cost_distance"
+    module = "hop_distance" if problem == "hop_distance" else "cost_distance"
     monkeypatch.setattr(import_module(f"orograph.distance.{module}"), "join_tiles", joined)
     cells = np.random.default_rng(0).uniform(1, 5, (side, side))
-    run = og.hop_distance if of_hops else og.cost_distance
+    run = getattr(og, problem)
     run(cells[:32, :32], [(3, 3)], backend="cuda")  # imports, and compiles
     before.clear(), taken.clear()
     tracemalloc.start()

@@ -54,7 +54,7 @@ MOST_BATCHES = 3  # between two looks at the counters
 
 
 # control words of relax.cu
-_COUNT, _LEAST, _PENDING, _VISITS, _SIDES, _ROUNDS, _BOUND, _WORDS = 0, 3, 9, 10, 13, 14, 18, 19
+_COUNT, _LEAST, _PENDING, _VISITS, _SIDES, _ROUNDS, _BOUND, _WORDS = 0, 3, 9, 10, 13, 14, 18, 25
 
 
 class DeviceTile:

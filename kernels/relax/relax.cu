@@ -9,7 +9,8 @@
 // what is on the block's border is held against what the neighbours were seen to know, and gives
 // them new keys and a place in the next round's list. The threshold is such that about ``target``
 // blocks, as many as the GPU can work on at once, are taken where there are more; fewer repeat less
-// work. A round is a launch; no round waits for another but by the order of launches, no block for
+// work. It follows the least key and the greatest, and how many were taken in the round before. A
+// round is a launch; no round waits for another but by the order of launches, no block for
 // another, and the host looks at the counters once a batch of rounds: rounds after the last find an
 // empty list. Sweeps: Zhao, doi:10.1090/S0025-5718-04-01678-3; blocks by keys: Chacon and
 // Vladimirsky, doi:10.1137/120866117; a window of them: Meyer and Sanders,
@@ -22,7 +23,7 @@
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
 // a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); rest_of three
 // words a block; weights, of slopes alone, (blocks, 4 sweeps, STEPS, LANES rows, LANES); lists
-// three times as many block numbers; control 19 words, see below. Cells are counted in 32 bits: a
+// three times as many block numbers; control 25 words, see below. Cells are counted in 32 bits: a
 // tile, with its halo, has fewer than 2**31.
 //
 // Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
@@ -96,6 +97,8 @@ enum {
   ROUNDS = 14,
   TAKEN = 15,    // how much of the list has been looked at, if it is long; three, as above
   BOUND = 18,    // bits of the bound; here, so that rounds can be launched again with another
+  VISITED = 19,  // blocks visited in the round before; three, as above
+  NARROWING = 22,  // bits of what the width of its window was divided by; three, as above
 };
 
 // Values as unsigned integers in the same order: none is negative.
@@ -610,20 +613,26 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   const Word least = control[LEAST + now], greatest = control[GREATEST + now];
   const int lane = threadIdx.x;
   const VALUE bound = value_of(Bits(control[BOUND]));
+  // Keys are taken to be spread evenly. Some are far above all others where slopes are steep; then
+  // more blocks than wanted lie in the window, and the next one is narrower.
+  const double before = __longlong_as_double((long long)control[NARROWING + now]);
+  const double share = double(control[VISITED + now]) / target;
+  const double narrowing = fmax(before * fmin(fmax(share, 0.5), 2.0), 1.0);
   const bool rest = count == 0 || least >= bits_of(bound);
   if (blockIdx.x == 0 && threadIdx.y == 0 && lane == 0) {
     control[COUNT + after] = 0;
     control[LEAST + after] = bits_of(unreached());
     control[GREATEST + after] = 0;
     control[TAKEN + after] = 0;
+    control[VISITED + after] = 0;
+    control[NARROWING + next] = Word(__double_as_longlong(narrowing));
     if (!rest) ++control[ROUNDS];
     if (rest && count) control[PENDING] = least;
   }
   if (rest) return;
-  // keys are taken to be spread evenly
   const double low = double(value_of(Bits(least))), high = double(value_of(Bits(greatest)));
   const bool all = count <= target;
-  const double threshold = low + (high - low) * target / count;
+  const double threshold = low + (high - low) * target / (count * narrowing);
 
   const int down = (height + block - 1) / block, across = (width + block - 1) / block;
   const Tile tile = {dist, friction, elevation, lengths, weights, height, width, block, limit};
@@ -702,6 +711,7 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     __syncwarp();
   }
   if (visits && lane == 0) {
+    atomicAdd(control + VISITED + next, Word(visits));
     atomicAdd(control + VISITS, Word(visits));
     atomicAdd(control + SETS, Word(sets));
     atomicAdd(control + ROWS, Word(rows));

@@ -17,10 +17,10 @@ import numpy as np
 
 from orograph.kernels.device import Buffer, Device, shared_device
 from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
-from orograph.kernels.graph.between_cuda import between
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
 from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
 from orograph.kernels.graph.near_far_cuda import (
+    between,
     hops_on_device,
     search,
     search_many,

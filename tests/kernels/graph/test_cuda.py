@@ -14,7 +14,6 @@ from oracle_graph import random_edges
 import orograph as og
 from orograph.kernels.device_rows import DeviceRows, upload_rows
 from orograph.kernels.graph import (
-    between_cuda,
     components_cuda,
     forest_cuda,
     hops,
@@ -168,7 +167,7 @@ def path_of_numba(graph: Graph, s: int, t: int) -> Any:
 def path_of_cuda(graph: Graph, s: int, t: int, emulator: Emulator) -> Any:
     rows, incoming = (upload_rows(emulator, *of[:2], None) for of in (graph.rows, graph.incoming))
     position = emulator.upload(graph.position.astype(rows.word))
-    return between_cuda.between(rows, incoming, position, s, t)
+    return near_far_cuda.between(rows, incoming, position, s, t)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -177,8 +176,7 @@ def test_paths_between_two_vertices(
     directed: bool, first: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sparse graphs have long paths and ends without one; dense ones many paths to choose from."""
-    monkeypatch.setattr(between_cuda, "FIRST_HOPS", first)
-    monkeypatch.setattr(between_cuda, "THREADS", 32)
+    monkeypatch.setattr(near_far_cuda, "FIRST_HOPS", first)
     lengths = set()
     for seed, n, m in ((1, 60, 90), (3, 50, 400)):
         graph = graph_of("int32", seed, n, m, directed)
@@ -195,7 +193,7 @@ def test_a_search_goes_on_alone_where_the_other_end_has_many_arcs(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A chain whose end has a hundred arcs: only the search from its start goes on."""
-    monkeypatch.setattr(between_cuda, "FIRST_HOPS", 8)
+    monkeypatch.setattr(near_far_cuda, "FIRST_HOPS", 8)
     chain, rim = np.arange(13), np.arange(13, 113)
     tail, head = np.append(chain[:-1], np.full(100, 12)), np.append(chain[1:], rim)
     graph = make_graph(tail, head, np.ones(tail.size), np.arange(113), directed=False)

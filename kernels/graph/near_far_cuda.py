@@ -182,7 +182,7 @@ def between(
     total = int(device.download((hops[0] + hops[1])[both].min().reshape(1))[0])
     if total > most:  # one side may go further than halfway
         hops = [hops_on_device(links, np.array([start]), total) for links, start in ends]
-    from_s, from_t = _meeting(ends, hops, total)
+    from_s, from_t = _midway(ends, hops, total)
     places = xp.flatnonzero((hops[0] == from_s) & (hops[1] == from_t))
     middle = places[position[places].argmin()]
     way = xp.empty(total + 1, np.int64)
@@ -204,7 +204,7 @@ def between(
     return device.download(way)
 
 
-def _meeting(
+def _midway(
     ends: tuple[tuple[DeviceRows, int], ...], hops: list[Array], total: int
 ) -> tuple[int, int]:
     """Return the hops from s and from t at which a search from both ends meets.

@@ -83,7 +83,7 @@ class DeviceGraph:
 
     @cached_property
     def _position(self) -> Buffer:
-        """Where each stored vertex is in the source."""
+        """The place of each stored vertex in the source."""
         order = self._get("_order")
         position = self.device.array_module.empty_like(order)
         position[order] = self.device.array_module.arange(order.size, dtype=order.dtype)

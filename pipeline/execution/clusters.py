@@ -289,7 +289,9 @@ def _check_options(kind: type, options: dict[str, Any]) -> None:
         if "__init__" in base.__dict__ and base is not object
         for name in inspect.signature(base.__dict__["__init__"]).parameters
     }
-    for name in options.keys() - (known - {"self", "kwargs", "worker_kwargs"}):
+    # a local cluster makes the last three of the others
+    known -= {"self", "kwargs", "worker_kwargs", "scheduler", "worker", "workers"}
+    for name in options.keys() - known:
         raise InputError(
             f"{name}: no option of {kind.__name__} or its workers; see their documentation"
         )

@@ -34,9 +34,10 @@ def test_a_number_of_workers_that_is_none_is_refused(workers: object) -> None:
         og.cluster(workers)  # type: ignore[arg-type]
 
 
-def test_unknown_options_are_refused() -> None:
-    with pytest.raises(og.InputError, match="foo: no option of LocalCluster or its workers"):
-        og.cluster(1, foo=1)
+@pytest.mark.parametrize("option", ["foo", "workers"])
+def test_unknown_options_are_refused(option: str) -> None:
+    with pytest.raises(og.InputError, match=f"{option}: no option of LocalCluster or its workers"):
+        og.cluster(1, **{option: 1})
 
 
 @pytest.mark.parametrize("workers", ["0", "-1"])

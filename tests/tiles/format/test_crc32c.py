@@ -40,7 +40,7 @@ def test_other_threads_run_while_an_array_is_read() -> None:
     thread = Thread(target=lambda: done.append(crc32c(content)))
     steps = 0
     try:
-        sys.setswitchinterval(10.0)  # so that only a thread that gives up the lock lets another run
+        sys.setswitchinterval(2.0)  # so that only a thread that gives up the lock lets another run
         thread.start()
         while not done:
             steps += 1

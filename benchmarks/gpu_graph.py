@@ -157,9 +157,24 @@ def bits(side: int) -> None:
         starts = np.array([graph.start])
         found = near_far_cuda.hops_on_device(rows, starts, rows.n).get()
         same(f"{name}, hops", found, hops.graph_hops(host, starts, rows.n))
+        same(f"{name}, between two", between(graph), between_on_host(graph))
         root = components_cuda.components_on_device(rows).get()
         same(f"{name}, components", root, components.graph_components(host))
         print(f"{name}, {rows.n} vertices: the bits of Numba", flush=True)
+
+
+def between(graph: Network) -> np.ndarray:
+    """Return the shortest path from the start to the last vertex, found on the device."""
+    rows, position = graph.rows, cupy.arange(graph.rows.n, dtype=graph.rows.word)
+    return near_far_cuda.between(rows, rows, position, graph.start, rows.n - 1)
+
+
+def between_on_host(graph: Network) -> np.ndarray:
+    """Return the same path, by Numba."""
+    n, (indptr, indices, *_) = graph.rows.n, graph.on_host()
+    seen, queues = np.full((2, n), -1, np.int32), np.empty((2, n), indices.dtype)
+    both = indptr, indices, indptr, indices
+    return hops.between(*both, np.arange(n), graph.start, n - 1, *seen, *queues)
 
 
 def wall(call: Callable[[], Any], repeat: int = 7) -> list[float]:
@@ -182,6 +197,7 @@ def kernels_of(graph: Network) -> dict[str, Callable[[], Any]]:
         "components": partial(components_cuda.components_on_device, graph.rows),
         "paths": partial(near_far_cuda.search, graph.rows, starts, zero, width, NO_COST),
         "hops": partial(near_far_cuda.hops_on_device, graph.rows, starts, graph.rows.n),
+        "between two": partial(between, graph),
     }
 
 

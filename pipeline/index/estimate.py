@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
+# Workers keep freed memory for their next arrays; in about half of the runs these do not fit there.
+FREED_BYTES = 60 * MIB
 # While one is made or written, in matrices of the stored blocks' size: two halves, their whole and
 # the products between; then the record, packed, and packed with its checksum.
 MATRICES = 3.4
@@ -131,6 +133,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
         tasks=down * across,
         memory_per_worker=WORKER_BYTES
         + KERNEL_BYTES
+        + FREED_BYTES
         + shard
         + block
         + kept

@@ -51,7 +51,7 @@ STAGES = {
     "floyd_warshall_block": Stage("minplus.closure", "minplus.closure_cuda"),
     "spread": Stage("graph.spread", "graph.spread_cuda"),
     "graph_hops": Stage("graph.hops", "graph.near_far_cuda"),
-    "graph_between": Stage("graph.hops:between", "graph.near_far_cuda:between"),
+    "graph_between": Stage("graph.hops", "graph.near_far_cuda"),
     "graph_paths": Stage("graph.near_far", "graph.near_far_cuda"),
     "graph_components": Stage("graph.components", "graph.components_cuda"),
     # arcs may come in any order

@@ -9,9 +9,11 @@ Arrays as in `orograph.kernels.graph.near_far`. Levels are int32 (n < 2**31) or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.prefetch import prefetch
@@ -185,6 +187,25 @@ def between(
     for i in range(end_t):
         hops_t[queue_t[i]] = -1
     return way
+
+
+def graph_between(
+    rows: tuple[Array, Array, Array],
+    incoming: tuple[Array, Array, Array],
+    position: Array,
+    pairs: Array,
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield a shortest path for each pair of vertices (k, 2), both included; empty without one.
+
+    `position` (n,) is the place of each vertex in the source, which decides between paths.
+    """
+    n, (indptr, indices, _), (back_indptr, back_indices, _) = position.size, rows, incoming
+    hops_s, hops_t = np.full((2, n), -1, np.int32 if n < 2**31 else np.int64)
+    queues = np.empty((2, n), indices.dtype)
+    for s, t in pairs:
+        yield between(
+            indptr, indices, back_indptr, back_indices, position, s, t, hops_s, hops_t, *queues
+        )
 
 
 def graph_hops(rows: tuple[Array, Array, Array], starts: Array, most: int) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.device_rows import DeviceRows, upload_rows
+from orograph.kernels.device_rows import DeviceRows, as_word, upload_rows
 from orograph.kernels.graph.spread import unreached
 from orograph.tiles.arrays import Array
 
@@ -225,6 +226,25 @@ def _midway(
         else:
             from_t += 1
     return from_s, from_t
+
+
+def graph_between(
+    rows: tuple[Array, Array, Array],
+    incoming: tuple[Array, Array, Array],
+    position: Array,
+    pairs: Array,
+    *,
+    device: Device | None = None,
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield a shortest path for each pair of vertices (k, 2), both included; empty without one.
+
+    Parameters and results are those of `orograph.kernels.graph.hops.graph_between`.
+    """
+    where = device or current_device()
+    held, back = (upload_rows(where, *of[:2], None) for of in (rows, incoming))
+    places = where.upload(as_word(position, held.word))
+    for s, t in pairs.tolist():
+        yield between(held, back, places, s, t)
 
 
 def graph_hops(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from orograph.graphs.path_frontier import PartHops, PartRows, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
-from orograph.kernels.graph.hops import between, graph_hops, level_predecessors
+from orograph.kernels.graph.hops import graph_between, graph_hops, level_predecessors
 from orograph.results.paths import LeastCostPath
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph, VerticesLike
@@ -97,30 +96,13 @@ def ways_between(graph: Graph, pairs: Integers, backend: str) -> list[LeastCostP
     """
     known = list(graph.coordinates.values())
     ways: list[LeastCostPath | None] = []
-    for way in _on_cpu(graph, pairs) if may_use_numba(backend) else _on_gpu(graph, pairs):
+    if may_use_numba(backend):
+        found = graph_between(graph.rows, graph.incoming, graph.position, pairs)
+    else:
+        found = on_gpu(graph).between(pairs)
+    for way in found:
         places = graph.position[way]
         points = np.stack([axis[places] for axis in known], 1) if known else np.empty((way.size, 0))
         path = LeastCostPath(graph.ids[places], points, float(way.size - 1))
         ways.append(path if way.size else None)
     return ways
-
-
-def _on_cpu(graph: Graph, pairs: Integers) -> Iterator[Integers]:
-    """Yield the stored vertices of the path of each pair."""
-    n, (indptr, indices, _) = graph.vertex_count, graph.rows
-    back_indptr, back_indices, _ = graph.incoming
-    hops_s, hops_t = np.full((2, n), -1, np.int32 if n < 2**31 else np.int64)
-    queues = np.empty((2, n), indices.dtype)
-    for s, t in pairs:
-        yield between(
-            indptr, indices, back_indptr, back_indices, graph.position, s, t,
-            hops_s, hops_t, *queues,
-        )  # fmt: skip
-
-
-def _on_gpu(graph: Graph, pairs: Integers) -> Iterator[Integers]:
-    """Yield the stored vertices of the path of each pair."""
-    with memory_reported():
-        held = on_gpu(graph)
-        for s, t in pairs.tolist():
-            yield held.between(s, t)

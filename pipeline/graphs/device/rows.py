@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from orograph.kernels.device import Buffer, Device, shared_device
+from orograph.kernels.device import Buffer, Device, memory_reported, shared_device
 from orograph.kernels.device_rows import DeviceRows, as_word, with_weights, word_for
 from orograph.kernels.graph.components_cuda import components_on_device, number_on_device
 from orograph.kernels.graph.forest_cuda import forest_on_device, tails_of
@@ -180,9 +180,11 @@ class DeviceGraph:
         """Return the hops of each stored vertex from the nearest start, -1 beyond `most`."""
         return hops_on_device(self.links, starts, most)
 
-    def between(self, s: int, t: int) -> Array:
-        """Return a shortest path between two stored vertices; empty if there is none."""
-        return between(self.links, self.incoming, self._get("_position"), s, t)
+    def between(self, pairs: Array) -> Iterator[Array]:
+        """Yield a shortest path for each pair of stored vertices; empty if there is none."""
+        with memory_reported():
+            for s, t in pairs.tolist():
+                yield between(self.links, self.incoming, self._get("_position"), s, t)
 
     def components(self) -> tuple[Array, Array]:
         """Return the component at each place of the source, from 1, and how large they are."""

@@ -159,15 +159,13 @@ def test_hops(most: int, emulator: Emulator) -> None:
 
 
 def path_of_numba(graph: Graph, s: int, t: int) -> Any:
-    n, (indptr, indices, _), (back, tails, _) = graph.vertex_count, graph.rows, graph.incoming
-    seen, queues = np.full((2, n), -1, np.int32), np.empty((2, n), indices.dtype)
-    return hops.between(indptr, indices, back, tails, graph.position, s, t, *seen, *queues)
+    ends = np.array([[s, t]])
+    return next(hops.graph_between(graph.rows, graph.incoming, graph.position, ends))
 
 
 def path_of_cuda(graph: Graph, s: int, t: int, emulator: Emulator) -> Any:
-    rows, incoming = (upload_rows(emulator, *of[:2], None) for of in (graph.rows, graph.incoming))
-    position = emulator.upload(graph.position.astype(rows.word))
-    return near_far_cuda.between(rows, incoming, position, s, t)
+    given = graph.rows, graph.incoming, graph.position, np.array([[s, t]])
+    return next(near_far_cuda.graph_between(*given, device=emulator))
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -179,7 +179,7 @@ def between(
             if min(reached) < most:  # one side has no further vertices
                 return np.empty(0, np.int64)
             most = min(FURTHER * most, rows.n)
-    # a vertex halfway has at most so many hops from either end, so the least sum is the length
+    # a vertex halfway along a shortest path is within ``most`` hops of both ends, if any vertex is
     total = int(device.download((hops[0] + hops[1])[both].min().reshape(1))[0])
     if total > most:  # one side may go further than halfway
         hops = [hops_on_device(links, np.array([start]), total) for links, start in ends]
@@ -206,7 +206,7 @@ def between(
 
 
 def _midway(
-    ends: tuple[tuple[DeviceRows, int], ...], hops: list[Array], total: int
+    ends: tuple[tuple[DeviceRows, int], ...], hops: list[Buffer], total: int
 ) -> tuple[int, int]:
     """Return the hops from s and from t at which a search from both ends meets.
 

@@ -40,7 +40,7 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride,
 
     ``further[u]`` and ``further[v]`` are the values of the first further raster where the step
     starts and ends; those of the next one lie ``stride`` behind. Only models of one kind are
-    called: with ``by_row`` None those that have no form for a row, else those that have one.
+    called: if ``by_row`` is None, models without a form for a row; otherwise models with one.
     """
     step = types.float64, types.float64, types.float64, p
     formulas = []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def commands() -> list[Command]:
     """Return the commands that run operations, one for each public operation on rasters."""
-    known = {command.of for command in SPECIAL}
+    known = {command.operation_name for command in SPECIAL}
     return [
         *SPECIAL,
         *(
@@ -42,7 +42,7 @@ def commands() -> list[Command]:
 
 
 def command_named(name: str) -> Command | None:
-    """Return the special command of a name or alias, or None; no operation is imported."""
+    """Return the command of `SPECIAL` with a name or alias, or None; no operation is imported."""
     named = (c for c in SPECIAL if name in (c.name, *c.aliases))
     return next(named, None)
 

@@ -42,8 +42,8 @@ def print_attributes(result: Any, options: Namespace) -> None:
 class Command:
     """A command that runs an operation, with what differs from its signature."""
 
-    of: str
-    """The name of the operation, which is imported when it is used."""
+    operation_name: str
+    """Under which the package exports the operation, which is imported when it is used."""
     aliases: tuple[str, ...] = ()
     own_name: str = ""
     """The name of the command, if it is not that of the operation."""
@@ -77,12 +77,12 @@ class Command:
     @property
     def name(self) -> str:
         """The name of the command."""
-        return self.own_name or self.of
+        return self.own_name or self.operation_name
 
     @property
     def operation(self) -> og.Operation[..., Any]:
         """The operation."""
-        operation: og.Operation[..., Any] = attrgetter(self.of)(og)
+        operation: og.Operation[..., Any] = attrgetter(self.operation_name)(og)
         return operation
 
     @property

@@ -69,6 +69,11 @@ if TYPE_CHECKING:
 MOST_UNWRITTEN = 8
 """Final shards of a worker beyond which it writes several in a task."""
 SECONDS_BETWEEN_MAPS = 1.0
+FEW_TILES = 16
+"""Tiles on GPUs up to which each visit relaxes its tile to the end.
+
+They are as large as a GPU's memory allows: to relax one again takes less than a task does.
+"""
 MANY_WORKERS = 100
 """Workers beyond which tiles are not read ahead, and shards not written one at a time.
 
@@ -246,7 +251,7 @@ class _Driver:
                     "sources is a source on a passable cell; check its values, nodata and "
                     "target_values"
                 )
-        if self.keys.size == 1:
+        if self.keys.size <= (FEW_TILES if self.context.gpus else 1):
             self.state.window.bucket_width = math.inf
 
     def _take_result(self, workers: Executor, ticket: Ticket, found: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,6 +164,25 @@ def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
     if where is not None:
         assert og.verify(where).ok
+
+
+@pytest.mark.parametrize(("tile", "whole"), [(24, True), (16, False)], ids=["few", "many"])
+def test_few_tiles_of_a_gpu_are_relaxed_to_the_end(
+    tile: int, whole: bool, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    friction = np.random.default_rng(5).uniform(1, 9, (75, 90))
+    bounds = []
+    visit = worker._visit_tiles
+
+    def noted(run: Any, requests: Any, bound: float) -> Any:
+        bounds.append(bound)
+        return visit(run, requests, bound)
+
+    monkeypatch.setattr(worker, "_visit_tiles", noted)
+    found = og.cost_distance(friction, [(30.0, 40.0)], tile=tile, backend="cuda")
+    assert (np.array([bound for bound in bounds if bound > 0]) == np.inf).all() == whole
+    expected = og.cost_distance(friction, [(30.0, 40.0)], backend="numba")
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
 
 
 @pytest.mark.parametrize("halo", [0, 2])

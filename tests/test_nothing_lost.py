@@ -268,7 +268,7 @@ def test_a_session_killed_is_resumed(
     assert digest(dem) == before
 
 
-@pytest.fixture(scope="module", params=[3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[4, pytest.param(1, marks=pytest.mark.long)])
 def crashes(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, Any]:

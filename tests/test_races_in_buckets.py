@@ -9,6 +9,7 @@ from typing import Any
 
 import icechunk
 import numpy as np
+import pytest
 import xarray as xr
 
 import orograph as og
@@ -16,7 +17,7 @@ from orograph.tiles.object_storage import ObjectStorage
 
 GRID = np.random.default_rng(8).integers(1, 50, (60, 60)).astype(np.float32)
 OPTIONS: dict[str, Any] = {"tile": 16, "shard": 32}
-RACES = 30
+RACES = pytest.mark.parametrize("races", [8, pytest.param(60, marks=pytest.mark.long)])
 
 _barrier: Any = None
 
@@ -63,7 +64,8 @@ def repository_in(bucket: str) -> icechunk.Repository:
     return icechunk.Repository.open_or_create(place)
 
 
-def test_two_writers_of_one_branch_of_icechunk_never_mix(s3: str) -> None:
+@RACES
+def test_two_writers_of_one_branch_of_icechunk_never_mix(s3: str, races: int) -> None:
     expected = {
         sign: og.minimum_spanning_forest(GRID * sign, **OPTIONS)["edges"].values.tobytes()
         for sign in (1, -1)
@@ -73,7 +75,7 @@ def test_two_writers_of_one_branch_of_icechunk_never_mix(s3: str) -> None:
     barrier = spawn.Barrier(2)
     refused = commits = 0
     with ProcessPoolExecutor(2, spawn, _begin, (barrier,)) as pool:
-        for race in range(RACES):
+        for race in range(races):
             told = list(pool.map(_commit, [s3] * 2, [1, -1], [True] * 2))
             winners = [sign for sign, text in zip((1, -1), told, strict=True) if not text]
             assert winners, f"race {race}: {told}"
@@ -91,7 +93,8 @@ def test_two_writers_of_one_branch_of_icechunk_never_mix(s3: str) -> None:
     assert refused > 0
 
 
-def test_two_writers_of_one_bucket_never_mix(s3: str) -> None:
+@RACES
+def test_two_writers_of_one_bucket_never_mix(s3: str, races: int) -> None:
     expected = {
         sign: og.minimum_spanning_forest(GRID * sign, **OPTIONS)["edges"].values.tobytes()
         for sign in (1, -1)
@@ -102,7 +105,7 @@ def test_two_writers_of_one_bucket_never_mix(s3: str) -> None:
     refused = 0
     with ProcessPoolExecutor(2, spawn, _begin, (barrier,)) as pool:
         out = f"{s3}/out.zarr"
-        for race in range(RACES):
+        for race in range(races):
             told = list(pool.map(_write, [out] * 2, [1, -1], [True] * 2))
             winners = [sign for sign, text in zip((1, -1), told, strict=True) if not text]
             assert winners, f"race {race}: {told}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import pickle
@@ -506,9 +507,10 @@ def test_a_run_need_not_wait_for_its_folder_to_be_deleted(
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_run_without_a_rename_is_resumed_wherever_it_is_killed(
-    memory: str, replaced: bool
+    memory: str, replaced: bool, step: int
 ) -> None:
     """A result under its name is whole, the old one or the new, at every change."""
     cells = GRID[:20, :20]
@@ -535,10 +537,9 @@ def test_a_run_without_a_rename_is_resumed_wherever_it_is_killed(
             og.minimum_spanning_forest(cells, weight="mean", **options)
             assert stored()
 
-    killed = 0
-    while True:
+    for number in itertools.count(step // 2 * replaced, step):
         prepare()
-        BUCKET.die_before = BUCKET.changes + killed
+        BUCKET.die_before = BUCKET.changes + number
         try:
             og.minimum_spanning_forest(cells, **options)
         except Killed:
@@ -561,8 +562,7 @@ def test_a_run_without_a_rename_is_resumed_wherever_it_is_killed(
             og.minimum_spanning_forest(cells, **options | {"overwrite": True})
         np.testing.assert_array_equal(og.open(options["out"])["edges"], expected["max"]["edges"])
         assert {address.split("/")[3] for address in BUCKET.objects} == {"out.zarr"}
-        killed += 1
-    assert killed > 20
+    assert number > 20
 
 
 def test_runs_that_begin_at_once_are_told_apart(memory: str) -> None:

@@ -24,6 +24,7 @@ from orograph.kernels.boundary.propagate import (
     unreached,
     visit,
 )
+from orograph.kernels.minplus.lanes import VECTOR_BYTES
 
 Array = npt.NDArray[Any]
 DTYPES = ("float64", "float32", "int64")
@@ -177,8 +178,9 @@ def test_bits_do_not_depend_on_the_length_of_vectors(tmp_path: Path) -> None:
     found = []
     for width in ("wide", "narrow"):
         out = tmp_path / f"{width}.npy"
-        # the cache does not know what the program pretends
-        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / width)}
+        env = dict(os.environ)
+        if (width == "wide") != (VECTOR_BYTES == 64):
+            env["NUMBA_CACHE_DIR"] = str(tmp_path)  # the cache does not know what it pretends
         subprocess.run([sys.executable, "-c", PROGRAM, width, str(out)], env=env, check=True)
         found.append(np.load(out))
     assert np.isfinite(found[0]).all()

@@ -180,8 +180,18 @@ def test_tobler_over_an_even_surface_is_the_model_of_walking_time() -> None:
         np.testing.assert_allclose(found, expected, rtol=near)
 
 
-@pytest.mark.parametrize("case", ["a table", "sec uphill", "irmischer and clarke"])
-@pytest.mark.parametrize("connectivity", [4, 8, 16])
+SOME_CASES = ["a table", "sec uphill", "irmischer and clarke"]
+"""Each with one connectivity here, and with the others among the long proofs."""
+
+
+@pytest.mark.parametrize(
+    ("case", "connectivity"),
+    [
+        pytest.param(case, n, marks=[] if SOME_CASES.index(case) == k else pytest.mark.long)
+        for case in SOME_CASES
+        for k, n in enumerate((4, 8, 16))
+    ],
+)
 def test_any_tiling_and_a_gpu_give_the_same_bits(
     case: str, connectivity: int, emulated_gpu: Emulator
 ) -> None:

@@ -241,6 +241,12 @@ struct List {
   u64* keys;
 };
 
+// Forget what a component keeps, unless another of its edges has. Many lanes that write to one word
+// would take turns.
+template <class T> __device__ __forceinline__ void forget(volatile T* kept) {
+  if (*kept != (T)NONE) *kept = (T)NONE;
+}
+
 // Propose an edge of a list to the components of its ends for the next round, unless they are one;
 // what they kept in this round is forgotten. All lanes of a warp call it.
 __device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now, const List& then,
@@ -253,8 +259,12 @@ __device__ __forceinline__ void propose_edge(i64 i, bool inside, const List& now
     key = now.keys[i];
     u = now.a[i];
     v = now.b[i];
-    best[u] = best[v] = NONE;
-    if (WIDE) numbers[u] = numbers[v] = (word)NONE;
+    forget<u64>(best + u);
+    forget<u64>(best + v);
+    if (WIDE) {
+      forget<word>(numbers + u);
+      forget<word>(numbers + v);
+    }
     u = find_root<word>(parent, u);
     v = find_root<word>(parent, v);
   }

@@ -1,4 +1,4 @@
-"""near_far.cu, components.cu and forest.cu of graphs on a GPU; run by gpu.py.
+"""near_far.cu, components.cu, forest.cu and spread.cu of graphs on a GPU; run by gpu.py.
 
 New York of a folder of data (../shared/data, or that of ORO_TEST_DATA), a Kronecker graph of 2**20
 vertices and 16 edges a vertex, a random one of 2**22 and 4, and a square lattice of twice the side,
@@ -32,6 +32,7 @@ from orograph.kernels.graph import (
     hops,
     near_far,
     near_far_cuda,
+    spread_cuda,
 )
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.graph.read import read_graph
@@ -154,6 +155,10 @@ def bits(side: int) -> None:
             found = near_far_cuda.search(rows, np.array([graph.start]), zero, width, none).get()
             expected = near_far.graph_paths(host, graph.start, width, none)
             same(f"{name}, costs", found.view(np.int64), expected.view(np.int64))
+            if is_dense(graph):  # others take thousands of rounds
+                for strategy in ("output", "input"):
+                    found = bellman_ford(graph._replace(rows=rows), strategy)
+                    same(f"{name}, {strategy}", found.view(np.int64), expected.view(np.int64))
         starts = np.array([graph.start])
         found = near_far_cuda.hops_on_device(rows, starts, rows.n).get()
         same(f"{name}, hops", found, hops.graph_hops(host, starts, rows.n))
@@ -161,6 +166,20 @@ def bits(side: int) -> None:
         root = components_cuda.components_on_device(rows).get()
         same(f"{name}, components", root, components.graph_components(host))
         print(f"{name}, {rows.n} vertices: the bits of Numba", flush=True)
+
+
+def is_dense(graph: Network) -> bool:
+    """Return whether paths of few edges lead everywhere."""
+    return graph.rows.arcs > near_far_cuda.SPARSE * graph.rows.n
+
+
+def bellman_ford(graph: Network, strategy: str) -> np.ndarray:
+    """Return the cost of each vertex from the start; arcs that leave it mirror those that enter."""
+    kind = np.dtype(np.float64 if graph.rows.weight.dtype.kind == "f" else np.int64)
+    cost = np.full(graph.rows.n, near_far.unreached(kind))
+    cost[graph.start] = 0
+    spread_cuda.spread(graph.rows, np.array([graph.start]), cost, strategy, graph.rows.n)
+    return cost
 
 
 def between(graph: Network) -> np.ndarray:
@@ -192,13 +211,17 @@ def kernels_of(graph: Network) -> dict[str, Callable[[], Any]]:
     """Return the calls that answer each question on the device."""
     starts, zero = np.array([graph.start]), np.zeros(1, np.int64)
     width = bucket_width(graph.rows)
-    return {
+    calls: dict[str, Callable[[], Any]] = {
         "forest": partial(forest_cuda.forest_on_device, graph.rows, graph.edge),
         "components": partial(components_cuda.components_on_device, graph.rows),
         "paths": partial(near_far_cuda.search, graph.rows, starts, zero, width, NO_COST),
         "hops": partial(near_far_cuda.hops_on_device, graph.rows, starts, graph.rows.n),
         "between two": partial(between, graph),
     }
+    if is_dense(graph):  # with copies of costs to the device and back
+        for strategy in ("output", "input"):
+            calls[f"Bellman-Ford by {strategy}"] = partial(bellman_ford, graph, strategy)
+    return calls
 
 
 def speed(side: int) -> None:

@@ -21,6 +21,8 @@ from orograph.tiles.arrays import Array
 THREADS = 256
 SCAN_THREADS = 1024
 PUSH_BLOCKS = 1024
+FEW_ARCS, BLOCK_ARCS = 16, 1024
+"""Arcs a lane up to which some lanes pull a vertex, and from which a block does: see spread.cu."""
 BATCH = 16
 """Rounds that are launched before the host looks whether there is anything left to do."""
 SOURCE = "graph/spread.cu"
@@ -107,15 +109,31 @@ def _over_all(rows: DeviceRows, keys: Buffer, strategy: str, rounds: int) -> boo
     """Go over all vertices, or all arcs, until nothing is lowered; return whether that came."""
     device, xp = rows.device, rows.device.array_module
     lowered = xp.zeros(1, np.int32)
+    if strategy == "output":
+        lanes, of_blocks, of_warps = rows.kept("by in-degree", _by_in_degree)
+        warps_a_block = THREADS // 32
+        grid = of_blocks.size + -(-of_warps.size // warps_a_block)
+        grid += blocks_for(rows.n * lanes, THREADS)[0]
+        of_degrees = (
+            *(of_blocks, np.int64(of_blocks.size), of_warps, np.int64(of_warps.size)),
+            lowered,
+        )
+        pulling = {
+            **rows.defines,
+            "LANES": lanes,
+            "FEW": FEW_ARCS * lanes,
+            "BLOCK_ARCS": BLOCK_ARCS,
+        }
     if strategy == "input":
         sums = xp.zeros(max(rows.arcs, 1), np.int64)
         heads = rows.kept("tails", tails_of)  # whose rows the arcs are in
     for done in range(rounds):
         if strategy == "output":
-            count = np.int64(rows.n)
-            _launch(
-                rows, "pull", rows.n, (rows.indptr, rows.indices, rows.weight, keys, count, lowered)
-            )
+            device.launch(
+                SOURCE, "pull", (grid,), (THREADS,),
+                (rows.indptr, rows.indices, rows.weight, keys, np.int64(rows.n), *of_degrees),
+                defines=pulling,
+            )  # fmt: skip
         else:
             count = np.int64(rows.arcs)
             _launch(rows, "add_weights", rows.arcs, (rows.indices, rows.weight, keys, sums, count))
@@ -125,6 +143,15 @@ def _over_all(rows: DeviceRows, keys: Buffer, strategy: str, rounds: int) -> boo
                 return True
             lowered[:] = 0
     return False
+
+
+def _by_in_degree(rows: DeviceRows) -> tuple[int, Buffer, Buffer]:
+    """Return how many lanes pull a vertex, the vertices that a block pulls, and those of a warp."""
+    xp, degree = rows.device.array_module, rows.indptr[1:] - rows.indptr[:-1]
+    lanes = next(lanes for lanes in (1, 4, 8) if lanes == 8 or rows.arcs <= 2 * lanes * rows.n)
+    many = degree > BLOCK_ARCS
+    some = (degree > FEW_ARCS * lanes) & ~many
+    return lanes, *(xp.flatnonzero(mask).astype(rows.word) for mask in (many, some))
 
 
 def _keys(cost: Array) -> npt.NDArray[np.int64]:

@@ -64,6 +64,28 @@ def test_costs_have_the_bits_of_numba(kind: str, strategy: str, emulator: Emulat
         assert (expected != unreached(expected.dtype)).sum() > n // 2
 
 
+@pytest.mark.parametrize("kind", ["int32", "float64"])
+def test_vertices_that_many_arcs_enter(kind: str, emulator: Emulator) -> None:
+    """One takes a block, one a warp, and the others some lanes each, or one."""
+    for dense in (False, True):
+        graph = graph_of(kind, 3, 300, 4000 if dense else 400)
+        ends = np.repeat([5, 9], [1500, 250]), np.random.default_rng(1).integers(0, 300, 1750)
+        tails = graph.tails.astype(np.int64), graph.rows.indices.astype(np.int64)
+        weight = np.append(graph.rows.weight, graph.rows.weight.max() + np.arange(1750) % 9)
+        graph = make_graph(
+            np.append(tails[0], ends[1]), np.append(tails[1], ends[0]), weight, np.arange(300),
+            directed=True,
+        )  # fmt: skip
+        costs = [cost_from(graph, 3) for _ in range(2)]
+        for where, cost in ((None, costs[0]), (emulator, costs[1])):
+            given = graph.incoming, np.array([3]), cost, "output", 300
+            found = (
+                spread.spread(*given) if where is None else spread_cuda.spread(*given, device=where)
+            )
+            assert found
+        np.testing.assert_array_equal(*(cost.view(np.int64) for cost in costs))
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let fewer threads wait for work: in the emulator they take turns."""

@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels import pieces
 from orograph.kernels.cubins import kept_code
 from orograph.tiles.arrays import empty
 from orograph.tiles.errors import BackendError
@@ -194,7 +195,11 @@ class CupyDevice:
             if values.nbytes < SMALL:
                 return self._cupy.asarray(values)
             buffer = self._cupy.empty(values.shape, values.dtype)
-        buffer.set(np.ascontiguousarray(values))
+        values = np.ascontiguousarray(values)
+        if pieces.by_pieces(self._cupy.cuda, values):
+            pieces.upload(self._cupy.cuda, buffer.data.ptr, values, self._slots())
+            return buffer
+        buffer.set(values)
         # the caller may change them as soon as this returns
         self._cupy.cuda.get_current_stream().synchronize()
         return buffer
@@ -208,12 +213,19 @@ class CupyDevice:
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
         """Copy an array of the device to the host, after all launched work has run."""
         values = empty(buffer.shape, buffer.dtype)
-        if values.ndim == 2 and buffer.strides[1] == values.itemsize < buffer.strides[0]:
+        if buffer.flags.c_contiguous and pieces.by_pieces(self._cupy.cuda, values):
+            pieces.download(self._cupy.cuda, values, buffer.data.ptr, self._slots())
+        elif values.ndim == 2 and buffer.strides[1] == values.itemsize < buffer.strides[0]:
             there = buffer.data.ptr, buffer.strides[0]
             self._copy_rows(values.ctypes.data, values.strides[0], *there, values)
         elif values.size:
             buffer.get(out=values)
         return values
+
+    def _slots(self) -> list[npt.NDArray[np.uint8]]:
+        """Return page-locked memory for copies in pieces."""
+        count = 2 * pieces.COPIERS
+        return [self.host_array((pieces.PIECE,), np.uint8) for _ in range(count)]
 
     def _copy_rows(
         self, to: int, to_pitch: int, start: int, pitch: int, like: npt.NDArray[Any]

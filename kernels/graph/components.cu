@@ -68,18 +68,21 @@ extern "C" __global__ void join_last(const word* indptr, const word* indices, wo
   unite<word>(parent, (word)v, last);
 }
 
-// Write the root that more than half of a sample of vertices have, or n; one block.
+// Write the root that more than half of a sample of vertices have, or n; one block. One of the first
+// lanes of its warps has it, almost for certain.
 extern "C" __global__ void __launch_bounds__(SAMPLE)
 find_largest(word* parent, i64 n, word* largest) {
-  __shared__ word roots[SAMPLE];
+  __shared__ word roots[SAMPLE / 32];
   i64 place = (i64)threadIdx.x * n / SAMPLE;
   word own = find_root<word>(parent, (word)place);
-  roots[threadIdx.x] = own;
-  if (threadIdx.x == 0) largest[0] = (word)n;
+  if (threadIdx.x % 32 == 0) roots[threadIdx.x / 32] = own;
   __syncthreads();
-  int count = 0;
-  for (int i = 0; i < SAMPLE; i++) count += roots[i] == own;
-  if (2 * count > SAMPLE) largest[0] = own;  // all that write it write the same
+  word found = (word)n;
+  for (int i = 0; i < SAMPLE / 32; i++) {
+    word one = roots[i];
+    if (2 * __syncthreads_count(own == one) > SAMPLE) found = one;
+  }
+  if (threadIdx.x == 0) largest[0] = found;
 }
 
 // Join a vertex to the heads of its arcs from begin on, every so many.

@@ -85,6 +85,31 @@ def upload_rows(device: Device, indptr: Array, indices: Array, weight: Array | N
     )
 
 
+def rows_inside(
+    device: Device, indptr: Array, heads: Array, first: int
+) -> tuple[DeviceRows, Buffer]:
+    """Return the arcs of a part of a graph whose heads are in it, without weights.
+
+    The numbers of these arcs among those of the part are on the device too.
+
+    Parameters
+    ----------
+    indptr : (n + 1,)
+        Where the arcs of each vertex begin, from 0 in the part.
+    heads : (arcs,)
+        Vertices of the whole graph.
+    first : int
+        The part's first vertex.
+    """
+    xp, n = device.array_module, indptr.size - 1
+    word = word_for(indptr.size, heads.size)
+    numbers = as_word(heads, np.dtype(f"u{heads.itemsize}"))
+    local = device.upload(numbers) - numbers.dtype.type(first)  # behind the part if before it
+    arcs = xp.flatnonzero(local < n)
+    before = xp.searchsorted(arcs, device.upload(indptr.astype(np.int64, copy=False)))
+    return DeviceRows(device, before.astype(word), local[arcs].astype(word), None), arcs
+
+
 def with_weights(rows: DeviceRows, weight: Buffer) -> DeviceRows:
     """Return rows on a device with weights, which are there."""
     return replace(rows, weight=weight)

@@ -56,10 +56,11 @@ STAGES = {
     "graph_components": Stage("graph.components", "graph.components_cuda"),
     # arcs may come in any order
     "graph_forest": Stage("graph.forest:spanning_forest", "graph.forest_cuda:spanning_forest"),
-    "graph_parts": Stage("forest.contract:contract", None),
-    "dijkstra": Stage("graph.dijkstra", None),
+    "part_forest": Stage("graph.forest", "graph.forest_cuda", in_turn=True),
+    "part_components": Stage("graph.components", "graph.components_cuda", in_turn=True),
+    "open_part": Stage("graph.near_far:HostPart", "graph.near_far_cuda:DevicePart"),
+    "dijkstra": Stage("graph.dijkstra:DijkstraPart", None),
     "march": Stage("eikonal.march", "eikonal.cuda"),
-    "near_far": Stage("graph.near_far", None),
     "bidirectional_search": Stage("shortest_path_tree.backtrack:descend", None),
 }
 

@@ -64,7 +64,7 @@ COUNTS = {
     "kron_g500-logn20": (1_048_576, 44_619_402),
 }
 DEVICES = range(1, 9)
-ON_GPUS = "python benchmarks/gpu.py graph --only run"
+ON_GPUS = "python benchmarks/gpu.py graph_parts --only run"
 
 
 def repeat(paper: Paper) -> None:

@@ -17,7 +17,8 @@
 //
 // Components are numbered by their first vertex in the order of the source: note_firsts, mark_firsts
 // and label_places; first (n,), n at the beginning, stored (n,): the vertex at each place, number
-// (n,): sums of what mark_firsts writes, labels and sizes (n,): see components.py.
+// (n,): sums of what mark_firsts writes, labels and sizes (n,): see components.py. Of the components
+// of a part, member (n,) from 0, measure_members finds the first place and the vertices.
 //
 // Jaiganesh, Burtscher (2018), doi:10.1145/3208040.3208041; the largest tree: Sutton, Ben-Nun,
 // Barak (2018), doi:10.1109/IPDPS.2018.00012.
@@ -169,4 +170,16 @@ extern "C" __global__ void label_places(const word* parent, const word* stored, 
   unsigned same = __match_any_sync(0xFFFFFFFFu, label);
   if (inside && __ffs(same) - 1 == threadIdx.x % 32)
     atomicAdd(sizes + label - 1, (u64)__popc(same));
+}
+
+// Lower the first place of each vertex's component in a part, and count the vertices of each.
+extern "C" __global__ void measure_members(const word* member, const i64* position, u64* firsts,
+                                           u64* sizes, i64 n) {
+  i64 vertex = thread_number();
+  bool inside = vertex < n;
+  word own = inside ? member[vertex] : (word)~0ULL;
+  if (inside && *(volatile u64*)(firsts + own) > (u64)position[vertex])
+    atomicMin(firsts + own, (u64)position[vertex]);
+  unsigned same = __match_any_sync(0xFFFFFFFFu, own);
+  if (inside && __ffs(same) - 1 == threadIdx.x % 32) atomicAdd(sizes + own, (u64)__popc(same));
 }

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.device_rows import DeviceRows, upload_rows
+from orograph.kernels.device_rows import DeviceRows, rows_inside, upload_rows
+from orograph.kernels.graph.components import leaving_arcs
 from orograph.tiles.arrays import Array
 
 SOURCE = "graph/components.cu"
@@ -75,6 +76,32 @@ def number_on_device(device: Device, root: Buffer, stored: Buffer) -> tuple[Buff
     number = xp.cumsum(is_first, dtype=root.dtype)
     launch("label_places", number, labels, sizes)
     return labels, sizes[: int(device.download(number[-1:])[0])].view(np.int64)
+
+
+def part_components(
+    indptr: Array, indices: Array, first: int, position: Array, *, device: Device | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Return the components of a part of a graph, joined by edges between its vertices.
+
+    Parameters and results are those of `orograph.kernels.graph.components.part_components`.
+    """
+    where = device or current_device()
+    rows, arcs = rows_inside(where, indptr, indices, first)
+    root = components_on_device(rows)
+    xp, n = where.array_module, rows.n
+    member = xp.cumsum(root == xp.arange(n, dtype=root.dtype), dtype=root.dtype)[root] - 1
+    count = int(where.download(member.max().reshape(1))[0]) + 1 if n else 0
+    firsts, sizes = xp.full(count, 2**63, np.uint64), xp.zeros(count, np.uint64)
+    where.launch(
+        SOURCE, "measure_members", blocks_for(n, THREADS), (THREADS,),
+        (member, where.upload(position), firsts, sizes, np.int64(n)),
+        defines={"WORD_BITS": rows.defines["WORD_BITS"]},
+    )  # fmt: skip
+    leaving = np.empty((2, indices.size - arcs.size), np.int64)
+    leaving_arcs(indptr, indices, first, leaving)
+    numbers, *measures = map(where.download, (member, firsts, sizes))
+    places, counts = (values.view(np.int64) for values in measures)
+    return numbers.astype(indices.dtype, copy=False), places, counts, leaving
 
 
 def graph_components(rows: tuple[Array, Array, Array], *, device: Device | None = None) -> Array:

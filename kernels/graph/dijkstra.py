@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.graph.near_far import HostPart
+from orograph.tiles.arrays import Array
 
 
 @compiled(inline=True)
@@ -91,3 +93,12 @@ def dijkstra(
                 cost[head] = total
                 rise(heap, key, place, place[head], head, total)
     return relaxed, heap[:size].copy()
+
+
+class DijkstraPart(HostPart):
+    """Searches in a part of a graph by Dijkstra's algorithm."""
+
+    def _relax(self, cost: Array, waiting: Array, upto: Any) -> tuple[int, Array]:
+        """Relax vertices up to a cost; return how many, and which remain."""
+        relaxed, left = dijkstra(*self._rows, waiting, upto, self._most, cost)
+        return relaxed, left

@@ -1,4 +1,4 @@
-"""The minimum spanning forest of a graph on a GPU: the host's side of forest.cu."""
+"""The minimum spanning forest of a graph on a GPU: the host's side of forest.cu, dead_ends.cu."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.device_rows import DeviceRows, as_word, upload_rows, word_for
+from orograph.kernels.device_rows import DeviceRows, as_word, rows_inside, upload_rows, word_for
 from orograph.tiles.arrays import Array
 
 SOURCE = "graph/forest.cu"
@@ -42,6 +42,57 @@ def spanning_forest(
     rows = upload_rows(where, as_word(indptr, word), as_word(indices, word), weight)
     found = forest_on_device(rows, where.upload(as_word(edge, word)))
     return where.download(found).astype(np.int64)
+
+
+def part_forest(
+    indptr: Array,
+    heads: Array,
+    weight: Array,
+    edge: Array,
+    first: int,
+    border: Array,
+    *,
+    device: Device | None = None,
+) -> tuple[Array, Array, Array]:
+    """Return the forest of the edges between the vertices of a part of a graph.
+
+    Parameters and results are those of `orograph.kernels.graph.forest.part_forest`; the arcs come
+    in any order.
+    """
+    where = device or current_device()
+    inside, arcs = rows_inside(where, indptr, heads, first)
+    word = word_for(inside.n + 1, inside.arcs, int(edge.max(initial=0)) + 1)
+    rows = DeviceRows(
+        where,
+        inside.indptr.astype(word, copy=False),
+        inside.indices.astype(word, copy=False),
+        where.upload(np.ascontiguousarray(weight))[arcs],
+    )
+    chosen = forest_on_device(rows, where.upload(as_word(edge, word))[arcs])
+    a, b = tails_of(rows)[chosen], rows.indices[chosen]
+    kept = strip_dead_ends(rows, a, b, border)
+    found, tails, undecided = map(where.download, (arcs[chosen], a, kept))
+    return found, tails, undecided.astype(np.bool_)
+
+
+def strip_dead_ends(rows: DeviceRows, a: Buffer, b: Buffer, border: Array) -> Buffer:
+    """Return which edges of a forest, from a to b, do not lead to subtrees without a border vertex.
+
+    (edges,) uint8 on the device; see `orograph.kernels.graph.forest.strip_dead_ends`.
+    """
+    device, xp, count = rows.device, rows.device.array_module, a.size
+    kept = xp.ones(count, np.uint8)
+    ends, marks = xp.zeros(rows.n, np.uint64), device.upload(border.astype(np.uint8))
+    defines = {"WORD_BITS": rows.defines["WORD_BITS"]}
+
+    def launch(kernel: str, threads: int, *arguments: Any) -> None:
+        grid = blocks_for(threads, THREADS)
+        source = "graph/dead_ends.cu"
+        device.launch(source, kernel, grid, (THREADS,), arguments, defines=defines)
+
+    launch("count_ends", count, a, b, np.int64(count), ends)
+    launch("strip", rows.n, a, b, marks, ends.copy(), np.int64(rows.n), ends, kept)
+    return kept
 
 
 def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:

@@ -22,6 +22,10 @@
 // and halved for more than `many`. Groups wait for nothing but a vertex or the end, and those at work
 // wait for nobody, so blocks need not run at the same time.
 //
+// A search goes on up to a cost (begin), and then further, from vertices that have been lowered
+// meanwhile (lower_vertices). With OWN, only the first `own_vertices` have arcs, those
+// of a part of a graph; the others are in no list.
+//
 // Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in near_far.py; words have
 // WORD_BITS, 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64,
 // float64, none (each arc weighs 1). cost (n,): *keys* of 64 bits: integers as they are, 2^60 for
@@ -40,6 +44,7 @@
 // variant: -DWEIGHT=2 -DLANES=32 -DFOLLOW=0
 // variant: -DWEIGHT=3
 // variant: -DWORD_BITS=64
+// variant: -DLANES=8 -DOWN=1
 #include "graph/keys.cuh"
 
 #ifndef LANES
@@ -47,6 +52,9 @@
 #endif
 #ifndef FOLLOW
 #define FOLLOW 1
+#endif
+#ifndef OWN
+#define OWN 0  // whether there are vertices without arcs that are in no list
 #endif
 #ifndef THREADS
 #define THREADS 256
@@ -80,8 +88,9 @@ enum Word {
   LEAST = 112,    // least key in the far of the next bucket
   BOUND = 128,    // keys below it are near
   WIDTH = 129,    // of a bucket, a number of the type of costs
-  OVER = 130,     // whether no vertex is left
-  BEFORE = 131    // vertices of the bucket before
+  OVER = 130,     // if no vertex is left: 1, or 2 if odd buckets would read far next
+  BEFORE = 131,   // vertices of the bucket before
+  RELAXED = 132   // vertices that have been relaxed
 };
 
 #if WEIGHT == 2
@@ -132,20 +141,22 @@ __device__ __forceinline__ i64 reserve(bool wanted, i64* length) {
 }
 
 // Prepare the next bucket; one thread, when all vertices of near are done.
-__device__ inline void next_bound(i64* state, int parity, i64 few, i64 many) {
+__device__ inline void next_bound(i64* state, int parity, i64 few, i64 many, i64 upto) {
   i64 least = look(state + LEAST), bound = look(state + BOUND), done = look(state + DONE);
   state[FAR + 16 * parity] = 0;
   i64 before = state[BEFORE];
   state[BEFORE] = done;
-  if (least == none()) {
-    state[OVER] = 1;
+  state[RELAXED] += done;
+  if (least > upto) {
+    state[OVER] = 2 - parity;
     return;
   }
   cost_type width = number(state[WIDTH]);
   if (done < few && done < 2 * before && width < number(LARGEST)) width = width + width;
   if (done > many) width = width / 2;
   state[WIDTH] = bits_of(width);
-  state[BOUND] = above(least > bound ? least : bound, width);
+  bound = above(least > bound ? least : bound, width);
+  state[BOUND] = bound > upto ? upto + 1 : bound;  // keys are integers
   state[LEAST] = none();
 }
 
@@ -159,15 +170,28 @@ clear(i64* cost, i64* relaxed, unsigned* listed, i64 n, u64* near, i64 capacity)
   listed[i] = 0;
 }
 
-// Put the starts into far, with their keys.
+// Lower vertices to keys, and put those that become less into far; the keys of far are noted.
 extern "C" __global__ void __launch_bounds__(THREADS)
-place_starts(const i64* starts, const i64* keys, i64 count, i64* cost, unsigned* listed,
-             word* far) {
+lower_vertices(const i64* vertices, const i64* keys, i64 count, i64* cost, unsigned* listed,
+               word* far, i64* state, int parity) {
   i64 i = thread_number();
-  if (i >= count) return;
-  cost[starts[i]] = keys[i];
-  listed[starts[i]] = 1;
-  far[i] = (word)starts[i];
+  i64 vertex = i < count ? vertices[i] : 0, key = i < count ? keys[i] : none();
+  bool lowers = key < none() && atomicMin(cost + vertex, key) > key;
+  bool lists = lowers && atomicExch(listed + vertex, 1u) == 0;
+  i64 place = reserve(lists, state + FAR + 16 * parity);
+  if (lists) far[place] = (word)vertex;
+  note_least(lowers ? key : none(), state);
+}
+
+// Begin to go on from far, up to a cost below none; one thread.
+extern "C" __global__ void begin(i64* state, int parity, i64 upto) {
+  if (thread_number()) return;
+  i64 least = state[LEAST];
+  state[OVER] = least > upto ? 1 + parity : 0;
+  if (least > upto) return;
+  i64 bound = above(least, number(state[WIDTH]));
+  state[BOUND] = bound > upto ? upto + 1 : bound;
+  state[LEAST] = none();
 }
 
 // Divide far into vertices below the bound, for this bucket, and the others, for the next.
@@ -233,16 +257,16 @@ __device__ __forceinline__ void list_far(unsigned is_far, const word* heads, con
 
 // Relax the vertices of near, and those that come below the bound by it, until none is left.
 extern "C" __global__ void __launch_bounds__(THREADS)
-relax(const word* indptr, const word* indices, const weight_type* weight, i64* cost, i64* relaxed,
-      u64* near, i64 capacity, word* next_far, unsigned* listed, i64* state, int parity, i64 most,
-      i64 few, i64 many) {
+relax(const word* indptr, const word* indices, const weight_type* weight, i64 own_vertices,
+      i64* cost, i64* relaxed, u64* near, i64 capacity, word* next_far, unsigned* listed, i64* state,
+      int parity, i64 most, i64 few, i64 many, i64 upto) {
   __shared__ int starts, over;
   i64* length = state + NEAR + 16 * parity;
   i64* far_length = state + FAR + 16 * (1 - parity);
   if (threadIdx.x == 0) {
     over = 0;
     starts = look(length) > 0;  // else it stays so: nobody is at work
-    if (!starts && blockIdx.x == 0 && !look(state + OVER)) next_bound(state, parity, few, many);
+    if (!starts && blockIdx.x == 0 && !look(state + OVER)) next_bound(state, parity, few, many, upto);
   }
   __syncthreads();
   if (!starts) return;
@@ -328,7 +352,7 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
       }
 #pragma unroll
       for (int j = 0; j < HELD; j++) {
-        if (before[j] <= totals[j]) continue;
+        if (before[j] <= totals[j] || (OWN && (i64)heads[j] >= own_vertices)) continue;
         if (totals[j] < bound) is_near |= 1u << j;
         else is_far |= 1u << j;
       }
@@ -395,7 +419,7 @@ relax(const word* indptr, const word* indices, const weight_type* weight, i64* c
     if (ended) ticket = (i64)base + __popc(ends & ((1u << lane) - 1));
     if (lane == 0 && done == look(length)) {
       fence();
-      next_bound(state, parity, few, many);
+      next_bound(state, parity, few, many, upto);
       fence();
       *(volatile i64*)(state + FINISHED) = 1;
     }

@@ -20,6 +20,7 @@ Garland, Owens (2014), doi:10.1109/IPDPS.2014.45.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 from orograph.kernels.graph.spread import unreached
 from orograph.kernels.prefetch import prefetch
+from orograph.tiles.arrays import Array
 
 NEAR, FAR = 1, 2
 AHEAD, COST_AHEAD = 12, 4
@@ -172,3 +174,86 @@ def arcs_outside(indptr: Any, heads: Any, first: Any) -> Any:
         if not writing:
             found = np.empty(count, np.int64)
     return found
+
+
+class HostPart:
+    """Searches from several sources in a part of a graph, in this process's memory.
+
+    Parameters
+    ----------
+    rows
+        ``indptr`` (n + 1,), ``indices`` and ``weight`` (arcs,); weights are not negative.
+    own : int
+        Vertices of the part. Those behind have no arcs: links to other parts end there.
+    sources : sequence of arrays of integers
+        For each search the vertices that cost 0.
+    dtype : int64 or float64
+        Of costs.
+    width, most : number of this dtype
+        The width of buckets, and the greatest cost.
+    """
+
+    def __init__(
+        self,
+        rows: tuple[Array, Array, Array],
+        own: int,
+        sources: Sequence[Array],
+        dtype: np.dtype[Any],
+        width: Any,
+        most: Any,
+    ) -> None:
+        self._rows, self._own, self._width, self._most = rows, own, width, most
+        self._nothing = unreached(dtype)
+        self.cost: Array = np.full((len(sources), rows[0].size - 1), self._nothing)
+        """The costs from each source, (sources, n)."""
+        self._waiting = [starts.astype(np.uint32) for starts in sources]
+        for cost, starts in zip(self.cost, sources, strict=True):
+            cost[starts] = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in (*self._rows, self.cost, *self._waiting))
+
+    def go_on(self, number: int, vertices: Array, costs: Array, upto: Any) -> tuple[int, Any]:
+        """Lower vertices to costs, if these are less, and search until none up to ``upto`` waits.
+
+        ``number`` is that of the search. Returns how many vertices were relaxed, and a cost below
+        which none waits.
+        """
+        cost = self.cost[number]
+        lower = costs < cost[vertices]
+        lowered = vertices[lower]
+        np.minimum.at(cost, lowered, costs[lower])
+        waiting = np.union1d(self._waiting[number], lowered)
+        relaxed = 0
+        if cost[waiting].min(initial=self._nothing) <= upto and waiting.size:
+            relaxed, waiting = self._relax(cost, waiting, upto)
+            waiting = waiting[waiting < self._own]
+        self._waiting[number] = waiting
+        return relaxed, cost[waiting].min(initial=self._nothing)
+
+    def _relax(self, cost: Array, waiting: Array, upto: Any) -> tuple[int, Array]:
+        """Relax vertices up to a cost; return how many, and which remain."""
+        far = np.empty(cost.size + 1, np.uint32)
+        far[: waiting.size] = waiting
+        relaxed, left = near_far(
+            *self._rows, far, waiting.size, self._width, upto, self._most, self._nothing, cost
+        )
+        return relaxed, far[:left]
+
+    def beyond(self) -> Array:
+        """Return the costs of the vertices without arcs, (sources, n - own)."""
+        return self.cost[:, self._own :]
+
+    def reached(self) -> int:
+        """Return how many of the vertices with arcs have costs, from all sources together."""
+        return int(np.count_nonzero(self.cost[:, : self._own] < self._nothing))
+
+    def save(self) -> tuple[Array, list[Array]]:
+        """Return all costs, and for each source the vertices that wait to be relaxed."""
+        return self.cost, self._waiting
+
+    def restore(self, cost: Array, waiting: Sequence[Array]) -> None:
+        """Continue from what another part has saved."""
+        self.cost, self._waiting = cost, list(waiting)

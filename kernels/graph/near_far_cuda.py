@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ SPARSE_WIDTH, DENSE_WIDTH = 8, 32
 """Buckets of a sparse graph are so many times as wide as on a CPU; those of others are narrower,
 by the square of their degree."""
 # words of the state: see near_far.cu
-FAR, LEAST, BOUND, WIDTH, OVER, WORDS = 80, 112, 128, 129, 130, 132
+LEAST, WIDTH, OVER, RELAXED, WORDS = 112, 129, 130, 132, 133
 
 
 def lanes_for(n: int, degree: float) -> int:
@@ -48,72 +48,235 @@ def lanes_for(n: int, degree: float) -> int:
     return next(lanes for lanes in (2, 4, 8, 16, 32) if lanes == 32 or degree <= 6 * lanes)
 
 
-def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: Any) -> Buffer:
-    """Return the least cost of each vertex from any start, (n,) int64 or float64 on the device.
+class Search:
+    """A search on a device, which goes on up to a cost, and from vertices lowered meanwhile.
 
     Parameters
     ----------
     rows : DeviceRows
         Weights are not negative.
-    starts : (k,) integers
-        Different vertices.
-    costs : (k,) int64 or float64
-        What each of them costs, not negative.
+    dtype : int64 or float64
+        Of costs.
     width : number
         Of a bucket on a CPU, from which those of the device follow, and the graph.
     most : number
         Greater costs are none: infinity, or 2**60 in integers.
+    own : int, optional
+        How many vertices are in the lists; those behind have no arcs. By default all are.
+    near : (capacity,) uint64 on the device, optional
+        That of another search in the same rows, which does not go on meanwhile.
     """
-    device, empty, n = rows.device, rows.device.array_module.empty, rows.n
-    # numbers that are not negative have the order of their bits
-    none = int(unreached(costs.dtype).view(np.int64))
-    degree = rows.arcs / n
-    lanes, sparse = lanes_for(n, degree), degree <= SPARSE
-    capacity = ROOM * n + rows.arcs // (32 * lanes)
-    near, listed = empty(capacity, np.uint64), empty(n, np.uint32)
-    lists = empty(n, rows.word), empty(n, rows.word)
-    cost, relaxed = empty(n, np.int64), empty(n, np.int64)
-    state = np.zeros(WORDS + 2 * starts.size, np.int64)  # and starts, and keys
-    state[WORDS : WORDS + starts.size] = starts
-    state[WORDS + starts.size :] = (costs + costs.dtype.type(0)).view(np.int64)
-    state[FAR], state[LEAST] = starts.size, none
-    width = float(width) * (SPARSE_WIDTH if sparse else DENSE_WIDTH / degree**2)
-    unit = costs.dtype.type(min(int(width), none) if costs.dtype.kind == "i" else width)
-    bound = costs.min() + unit
-    state[WIDTH] = unit.view(np.int64)
-    state[BOUND] = min(int(bound.view(np.int64)) + int(unit == 0), none)
-    words, size, room = device.upload(state), np.int64(n), np.int64(capacity)
-    defines = {**rows.defines, "LANES": lanes, "FOLLOW": int(sparse), "THREADS": THREADS}
-    few, many = np.int64(n // FEW), np.int64(n // MANY)
-    highest = costs.dtype.type(min(most, unreached(costs.dtype))).view(np.int64)
-    blocks = min(blocks_for(n * lanes, THREADS)[0], SPARSE_BLOCKS if sparse else DENSE_BLOCKS)
-    split_blocks = min(blocks_for(n, THREADS)[0], SPLIT_BLOCKS)
 
-    def launch(kernel: str, count: int, *arguments: Any) -> None:
-        device.launch(SOURCE, kernel, (count,), (THREADS,), arguments, defines=defines)
+    def __init__(
+        self,
+        rows: DeviceRows,
+        dtype: np.dtype[Any],
+        width: float,
+        most: Any,
+        own: int | None = None,
+        near: Buffer | None = None,
+    ) -> None:
+        empty, n = rows.device.array_module.empty, rows.n
+        self.rows, self.dtype = rows, dtype
+        self._own = np.int64(n if own is None else own)
+        degree = rows.arcs / n
+        lanes, sparse = lanes_for(n, degree), degree <= SPARSE
+        capacity = ROOM * n + rows.arcs // (32 * lanes)
+        self.near = empty(capacity, np.uint64) if near is None else near
+        self._listed = empty(n, np.uint32)
+        self._lists = empty(n, rows.word), empty(n, rows.word)
+        self._cost, self._relaxed = empty(n, np.int64), empty(n, np.int64)
+        # numbers that are not negative have the order of their bits
+        self._none = int(unreached(dtype).view(np.int64))
+        width = float(width) * (SPARSE_WIDTH if sparse else DENSE_WIDTH / degree**2)
+        unit = dtype.type(min(int(width), self._none) if dtype.kind == "i" else width)
+        state = np.zeros(WORDS, np.int64)
+        state[LEAST], state[WIDTH] = self._none, unit.view(np.int64)
+        self._state = rows.device.upload(state)
+        self._parity = 0
+        self._defines = {
+            **rows.defines,
+            "LANES": lanes,
+            "FOLLOW": int(sparse),
+            "OWN": int(own is not None),
+            "THREADS": THREADS,
+        }
+        self._few, self._many = np.int64(n // FEW), np.int64(n // MANY)
+        self._most = self._key(most)
+        blocks = blocks_for(n * lanes, THREADS)[0]
+        self._blocks = min(blocks, SPARSE_BLOCKS if sparse else DENSE_BLOCKS)
+        self._split_blocks = min(blocks_for(n, THREADS)[0], SPLIT_BLOCKS)
+        self._launch(
+            "clear", blocks_for(max(n, capacity), THREADS)[0], self._cost, self._relaxed,
+            self._listed, np.int64(n), self.near, np.int64(capacity),
+        )  # fmt: skip
 
-    launch(
-        "clear", blocks_for(max(n, capacity), THREADS)[0], cost, relaxed, listed, size, near, room
-    )
-    first, keys = words[WORDS : WORDS + starts.size], words[WORDS + starts.size :]
-    launch(
-        "place_starts", blocks_for(starts.size, THREADS)[0], first, keys, np.int64(starts.size),
-        cost, listed, lists[0],
-    )  # fmt: skip
-    bucket = 0
-    while not device.download(words[OVER : OVER + 1])[0]:
-        for _ in range(BATCH):
-            far, following = lists[bucket % 2], lists[1 - bucket % 2]
-            parity = np.int32(bucket % 2)
-            launch(
-                "split", split_blocks, far, following, near, cost, relaxed, listed, words, parity
-            )
-            launch(
-                "relax", blocks, rows.indptr, rows.indices, rows.weight, cost, relaxed, near,
-                room, following, listed, words, parity, highest, few, many,
-            )  # fmt: skip
-            bucket += 1
-    return cost.view(costs.dtype)
+    def _launch(self, kernel: str, blocks: int, *arguments: Any) -> None:
+        self.rows.device.launch(
+            SOURCE, kernel, (blocks,), (THREADS,), arguments, defines=self._defines
+        )
+
+    def _key(self, cost: Any) -> np.int64:
+        """Return a cost as a key below that of none."""
+        key = self.dtype.type(min(cost, unreached(self.dtype))).view(np.int64)
+        return np.int64(min(int(key), self._none - 1))
+
+    @property
+    def cost(self) -> Buffer:
+        """The least cost of each vertex so far, (n,) on the device."""
+        return self._cost.view(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device, without ``near``."""
+        arrays = self._cost, self._relaxed, self._listed, *self._lists
+        return sum(array.nbytes for array in arrays)
+
+    def lower(self, vertices: Array, costs: Array) -> None:
+        """Lower vertices to costs, not negative, of which the lists hold what becomes less."""
+        upload, count = self.rows.device.upload, vertices.size
+        if count == 0:
+            return
+        keys = (costs + costs.dtype.type(0)).view(np.int64)  # + 0 makes -0 0
+        given = upload(np.concatenate([vertices.astype(np.int64, copy=False), keys]))
+        self._launch(
+            "lower_vertices", blocks_for(count, THREADS)[0], given[:count], given[count:],
+            np.int64(count), self._cost, self._listed, self._lists[self._parity], self._state,
+            np.int32(self._parity),
+        )  # fmt: skip
+
+    def go_on(self, upto: Any) -> tuple[int, Any]:
+        """Search until no vertex with a cost of at most ``upto`` waits.
+
+        Returns how many vertices have been relaxed so far, and a cost below which none waits.
+        """
+        rows, least = self.rows, self._key(upto)
+        self._launch("begin", 1, self._state, np.int32(self._parity), least)
+        bucket, parity = 0, self._parity
+        while True:
+            for _ in range(BATCH):
+                far, following = self._lists[parity], self._lists[1 - parity]
+                turn = np.int32(parity)
+                self._launch(
+                    "split", self._split_blocks, far, following, self.near, self._cost,
+                    self._relaxed, self._listed, self._state, turn,
+                )  # fmt: skip
+                self._launch(
+                    "relax", self._blocks, rows.indptr, rows.indices, rows.weight, self._own,
+                    self._cost, self._relaxed, self.near, np.int64(self.near.size), following,
+                    self._listed, self._state, turn, self._most, self._few, self._many, least,
+                )  # fmt: skip
+                bucket, parity = bucket + 1, 1 - parity
+            words = rows.device.download(self._state[LEAST:])
+            if words[OVER - LEAST]:
+                self._parity = int(words[OVER - LEAST]) - 1
+                return int(words[RELAXED - LEAST]), words[:1].view(self.dtype)[0]
+
+    def waiting(self) -> Array:
+        """Return the vertices that have been lowered and not been relaxed since."""
+        own = int(self._own)
+        waits = self._cost[:own] < self._relaxed[:own]
+        return self.rows.device.download(self.rows.device.array_module.flatnonzero(waits))
+
+    def restore(self, cost: Array, waiting: Array) -> None:
+        """Continue a new search from the costs of another, and the vertices that wait in it."""
+        relaxed = cost.view(np.int64).copy()
+        relaxed[waiting] = self._none
+        self._cost[:] = self._relaxed[:] = self.rows.device.upload(relaxed)
+        self.lower(waiting, cost[waiting])
+
+
+class DevicePart:
+    """Searches from several sources in a part of a graph, on a device.
+
+    Parameters are those of `orograph.kernels.graph.near_far.HostPart`.
+    """
+
+    def __init__(
+        self,
+        rows: tuple[Array, Array, Array],
+        own: int,
+        sources: Sequence[Array],
+        dtype: np.dtype[Any],
+        width: Any,
+        most: Any,
+        *,
+        device: Device | None = None,
+    ) -> None:
+        self._rows, self._own = upload_rows(device or current_device(), *rows), own
+        self._searches: list[Search] = []
+        self._arrived: list[Array] = []
+        self._relaxed = [0] * len(sources)
+        for starts in sources:
+            near = self._searches[0].near if self._searches else None
+            search = Search(self._rows, dtype, width, most, own, near)
+            search.lower(starts, np.zeros(starts.size, dtype))
+            self._searches.append(search)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        rows = self._rows.indptr, self._rows.indices, self._rows.weight, self._searches[0].near
+        return sum(array.nbytes for array in (*rows, *self._searches) if array is not None)
+
+    def go_on(self, number: int, vertices: Array, costs: Array, upto: Any) -> tuple[int, Any]:
+        """Lower vertices, and search up to a cost; see `HostPart.go_on`."""
+        search = self._searches[number]
+        if not self._arrived:  # what has arrived before lowers nothing
+            blank = np.full(vertices.size, unreached(search.dtype))
+            self._arrived = [blank] * len(self._searches)
+        news = costs < self._arrived[number]
+        search.lower(vertices[news], costs[news])
+        self._arrived[number] = np.minimum(costs, self._arrived[number])
+        before = self._relaxed[number]
+        self._relaxed[number], least = search.go_on(upto)
+        return self._relaxed[number] - before, least
+
+    @property
+    def cost(self) -> Array:
+        """The costs from each source, (sources, n)."""
+        return np.stack([self._rows.device.download(search.cost) for search in self._searches])
+
+    def beyond(self) -> Array:
+        """Return the costs of the vertices without arcs, (sources, n - own)."""
+        download, own = self._rows.device.download, self._own
+        return np.stack([download(search.cost[own:]) for search in self._searches])
+
+    def reached(self) -> int:
+        """Return how many of the vertices with arcs have costs, from all sources together."""
+        count = self._rows.device.array_module.count_nonzero
+        found = 0
+        for search in self._searches:
+            there = search.cost[: self._own] < unreached(search.dtype)
+            found += int(self._rows.device.download(count(there).reshape(1))[0])
+        return found
+
+    def save(self) -> tuple[Array, list[Array]]:
+        """Return all costs, and for each source the vertices that wait to be relaxed."""
+        return self.cost, [search.waiting() for search in self._searches]
+
+    def restore(self, cost: Array, waiting: Sequence[Array]) -> None:
+        """Continue from what another part has saved."""
+        for search, own, vertices in zip(self._searches, cost, waiting, strict=True):
+            search.restore(own, vertices)
+
+
+def search(rows: DeviceRows, starts: Array, costs: Array, width: float, most: Any) -> Buffer:
+    """Return the least cost of each vertex from any start, (n,) int64 or float64 on the device.
+
+    Parameters
+    ----------
+    rows, width, most
+        See `Search`.
+    starts : (k,) integers
+        Vertices.
+    costs : (k,) int64 or float64
+        What each of them costs, not negative.
+    """
+    searched = Search(rows, costs.dtype, width, most)
+    searched.lower(starts, costs)
+    searched.go_on(most)
+    return searched.cost
 
 
 def search_many(rows: DeviceRows, starts: Array, width: Any, most: Any) -> Buffer:

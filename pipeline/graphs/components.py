@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.execution.options import RunSpec, stays_in_memory
+from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
-from orograph.graphs.device.choice import choose_for_graph, need_both_ways
+from orograph.graphs.device.choice import choose_for_graph, in_parts, need_both_ways
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import GraphJob, graph_job, search_job, sweep_job
 from orograph.graphs.part_search import PartReader
@@ -40,15 +40,16 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
     """
     graph = graph.joined()
     chosen = choose_for_graph("graph_components", graph, spec)
-    need_both_ways(graph, "connected components", chosen)
+    engine = in_parts(graph, spec, chosen)
+    need_both_ways(graph, "connected components", "numba" if engine else chosen)
 
-    if graph.part_count > 1 and may_use_numba(chosen):
+    if engine or (graph.part_count > 1 and may_use_numba(chosen)):
         if method not in ("auto", "rem"):
             raise InputError(
                 f"method: {method!r} is for a graph in one part, and this one has "
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
-        if not stays_in_memory((), spec):
+        if engine:
             return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
 
         def join(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:

@@ -16,8 +16,9 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Part, span
-from orograph.kernels.graph.components import number_places, part_components, write_firsts
+from orograph.kernels.graph.components import number_places, write_firsts
 from orograph.kernels.label.union_find import rem_components
+from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
@@ -77,7 +78,7 @@ class GraphComponents:
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
         """Join the vertices of a part; pass up the components with arcs to other parts."""
         first, _ = span(self.bounds, place.window)
-        member, firsts, sizes, leaving = part_components(
+        member, firsts, sizes, leaving = kernel("part_components", self.backend)(
             part.indptr, part.heads, first, part.position
         )
         border = np.unique(leaving[0])

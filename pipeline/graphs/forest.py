@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
-from orograph.graphs.device.choice import choose_for_graph, need_both_ways
+from orograph.graphs.device.choice import choose_for_graph, in_parts, need_both_ways
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import GraphJob, graph_job, sweep_job
@@ -27,9 +27,10 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
     """
     graph = graph.joined()
     chosen = choose_for_graph("graph_forest", graph, spec)
-    need_both_ways(graph, "a minimum spanning forest", chosen)
+    of_parts = (graph.part_count > 1 and may_use_numba(chosen)) or in_parts(graph, spec, chosen)
+    need_both_ways(graph, "a minimum spanning forest", "numba" if of_parts else chosen)
 
-    if graph.part_count > 1 and may_use_numba(chosen):
+    if of_parts:
         problem = GraphForest(graph.bounds, graph.edge_count, chosen)
         return sweep_job(graph.with_both_ways(), problem, {}, spec)
 

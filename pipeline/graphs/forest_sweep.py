@@ -20,8 +20,8 @@ from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Arcs, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
-from orograph.kernels.graph.forest import part_forest
 from orograph.kernels.graph.near_far import arcs_outside
+from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
@@ -79,7 +79,7 @@ class GraphForest:
         tails = np.searchsorted(part.indptr, outside.astype(part.indptr.dtype), side="right") - 1
         border = np.zeros(size, np.bool_)
         border[tails] = True
-        arcs, within, open_ends = part_forest(
+        arcs, within, open_ends = kernel("part_forest", self.backend)(
             part.indptr, part.heads, part.weight, part.edge, first, border
         )
         sure = arcs[~open_ends]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec, stays_in_memory
+from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.device.choice import choose_for_graph
+from orograph.graphs.device.choice import choose_for_graph, in_parts
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import GraphJob, parts_job, search_job
 from orograph.graphs.part_search import PartReader, hop_levels, predecessors_from_hops
@@ -37,7 +36,7 @@ def hops_job(
     limit = graph.vertex_count if most is None else int(most)
     parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
 
-    def in_parts(reader: PartReader) -> tuple[Any, Any]:
+    def by_parts(reader: PartReader) -> tuple[Any, Any]:
         levels, nothing = hop_levels(reader, starts, limit)
         before = predecessors_from_hops(reader, levels, nothing, None) if traced else None
         return levels.view(f"i{levels.itemsize}"), before  # what stands for none becomes -1
@@ -57,7 +56,7 @@ def hops_job(
 
     def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
         if graph.part_count > 1 and may_use_numba(backend):
-            found, before = in_parts(PartReader(graph, cancelled, weighted=False))
+            found, before = by_parts(PartReader(graph, cancelled, weighted=False))
         else:
             found, before = in_one(backend)
         hops = np.take(found, graph.stored, mode="clip")  # without a copy
@@ -67,13 +66,11 @@ def hops_job(
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
-    on_workers = may_use_numba(chosen) and not stays_in_memory((), spec)
-    if graph.part_count > 1 and on_workers and not traced:
+    if in_parts(graph, spec, chosen) and not traced:
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
-            one * min(limit, graph.vertex_count), choose_backend("near_far", (), spec), NO_HOPS,
-            links=links_between(graph),
+            one * min(limit, graph.vertex_count), chosen, NO_HOPS, links=links_between(graph),
         )  # fmt: skip
         return parts_job(graph, parameters, spec, problem, (PartRows(graph, unweighted=True),))
     return search_job(graph, "graph-hops", parameters, chosen, spec, solve)

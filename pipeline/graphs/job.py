@@ -234,7 +234,7 @@ def parts_job(
     """
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
-        return Frontier(problem, rasters, context)
+        return Frontier(replace(problem, backend=backend), rasters, context)
 
     job = _job(graph, problem.name, parameters, problem.backend, make_engine, spec)
     return replace(job, shape=(graph.part_count, 1))

@@ -1,10 +1,10 @@
 """Shortest paths in a graph in parts, as a problem of the frontier engine.
 
-A visit brings a part to its fixpoint up to a bound, by `orograph.kernels.graph.near_far` or
-`orograph.kernels.graph.dijkstra`. Parts exchange costs along links: one leads from a part to each
-vertex of another part to which its arcs lead, and carries the least cost that these arcs offer. In
-the rows of a part these vertices stand behind its own, and no arc leaves them; so the kernels know
-no parts.
+A visit brings a part to its fixpoint up to a bound, by delta-stepping on a CPU or a GPU
+(`orograph.kernels.graph.near_far`), or by `orograph.kernels.graph.dijkstra`. Parts exchange costs
+along links: one leads from a part to each vertex of another part to which its arcs lead, and
+carries the least cost that these arcs offer. In the rows of a part these vertices stand behind its
+own, and no arc leaves them; so the kernels know no parts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from orograph.engines.frontier.protocol import FrontierDefaults, Request, Table,
 from orograph.engines.tile_states import Tile
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.unreached import mark_unreached
-from orograph.kernels.graph.dijkstra import dijkstra
-from orograph.kernels.graph.near_far import arcs_outside, near_far
+from orograph.kernels.graph.near_far import HostPart, arcs_outside
 from orograph.kernels.graph.spread import unreached
+from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -32,23 +32,20 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
-VERTICES_A_VISIT = 10_000
+VERTICES_A_VISIT = {"numba": 10_000, "cuda": 500_000}
 """Vertices that could be settled in the time that a visit takes beside those that it settles."""
+STAGES = {"delta-stepping": "open_part", "dijkstra": "dijkstra"}
+"""Stages that search in a part, by method."""
 
 
 @dataclass(slots=True)
 class PartState:
-    """Costs from each source to the vertices of a part, and to those its links lead to."""
+    """Searches in a part and to the vertices its links lead to, which stand behind its own."""
 
-    rows: Rows
-    """With heads from 0 in the part; behind them the vertices of links, which have no arcs."""
-    own: int
-    """How many vertices of the part there are."""
+    part: HostPart
+    """Or its counterpart on a GPU."""
     arriving: Integers
     """The vertex at the end of each link that leads to the part."""
-    cost: Array
-    pending: list[Array]
-    """For each source the vertices that have been lowered and not been relaxed since."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,6 @@ class PartPaths(FrontierDefaults):
 
     name = "shortest-paths"
     halo_width = 0
-    cells_a_visit = VERTICES_A_VISIT
-    kept = ("cost", "pending")
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"cost": ("source", "vertex")}
 
@@ -75,6 +70,11 @@ class PartPaths(FrontierDefaults):
     """What marks unreached vertices in the result; None: infinity."""
     method: str = "delta-stepping"
     """Within a part: ``"delta-stepping"`` or ``"dijkstra"``."""
+
+    @property
+    def cells_a_visit(self) -> int:
+        """Fixed cost of a visit, in vertices."""
+        return VERTICES_A_VISIT[self.backend]
 
     @property
     def link_blank(self) -> list[Any]:
@@ -108,69 +108,48 @@ class PartPaths(FrontierDefaults):
         local = (indices - indices.dtype.type(first)).astype(np.uint32, copy=False)
         local[outside] = own + number
         indptr = np.append(indptr, np.full(beyond.size, local.size, indptr.dtype))
-        rows = Rows(indptr, local, weight)
+        sources = [
+            np.array([vertex - first for vertex in group if first <= vertex < last], np.int64)
+            for group in self.sources
+        ]
+        part = kernel(STAGES[self.method], self.backend)(
+            (indptr, local, weight), own, sources, self.dtype, self.width, self.most
+        )
         assert self.links is not None
-        arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
-        shape = len(self.sources), own + beyond.size
-        state = PartState(rows, own, arriving, np.full(shape, unreached(self.dtype)), [])
-        for cost, group in zip(state.cost, self.sources, strict=True):
-            here = [vertex - first for vertex in group if first <= vertex < last]
-            cost[here] = 0
-            state.pending.append(np.array(here, np.uint32))
-        return state
+        return PartState(part, self.links.edge[self.links.of_tile(place.window).arriving] - first)
+
+    def pack(self, state: PartState) -> tuple[Array, list[Array]]:
+        """Return the costs, and for each source the vertices that wait to be relaxed."""
+        return state.part.save()
+
+    def unpack(self, state: PartState, packed: tuple[Array, list[Array]]) -> None:
+        """Restore what `pack` returned."""
+        state.part.restore(*packed)
 
     def visit(self, state: PartState, request: Request, bound: float) -> Visit:
         """Read the costs that arrive along links, relax up to ``bound``; return what changed."""
-        links = request.links
+        links, nothing = request.links, unreached(self.dtype)
         assert links is not None
-        settled = 0
-        for number, (cost, arrived) in enumerate(zip(state.cost, links.arriving, strict=True)):
-            lower = arrived < cost[state.arriving]
-            heads = state.arriving[lower]
-            np.minimum.at(cost, heads, arrived[lower])
-            pending = np.union1d(state.pending[number], heads)
-            count, state.pending[number] = self._relax(state, cost, pending, bound)
+        # keys are float64: the least cost may be above the bound by rounding alone
+        upto = self.dtype.type(min(math.nextafter(bound, math.inf), float(self.most)))
+        settled, pending = 0, math.inf
+        for number, arrived in enumerate(links.arriving):
+            count, least = state.part.go_on(number, state.arriving, arrived, upto)
             settled += count
-        nothing = unreached(self.dtype)
-        keys = np.full(state.cost.shape[1] - state.own, np.inf)
-        values = []
-        for cost, before in zip(state.cost[:, state.own :], links.sent, strict=True):
+            pending = pending if least == nothing else min(pending, float(least))
+        beyond, values = state.part.beyond(), []
+        keys = np.full(beyond.shape[1], np.inf)
+        for cost, before in zip(beyond, links.sent, strict=True):
             keys = np.minimum(keys, np.where(cost < before, cost.astype(np.float64), np.inf))
             values.append(np.minimum(cost, before))
-        open_keys = (
-            float(cost[pending].min())
-            for cost, pending in zip(state.cost, state.pending, strict=True)
-            if pending.size
-        )
         return Visit(
-            min(open_keys, default=math.inf),
+            pending,
             [math.inf] * len(NEIGHBOURS),
             [None] * len(NEIGHBOURS),
             settled,
-            int(np.count_nonzero(state.cost[:, : state.own] < nothing)),
+            state.part.reached(),
             links=LinkNews(values, keys) if np.isfinite(keys).any() else None,
         )
-
-    def _relax(
-        self, state: PartState, cost: Array, pending: Array, bound: float
-    ) -> tuple[int, Array]:
-        """Relax vertices up to ``bound``; return how many, and which remain pending."""
-        # keys are float64: the least may be above the bound by rounding alone
-        least = cost[pending].min(initial=unreached(self.dtype))
-        if not pending.size or float(least) > bound:
-            return 0, pending
-        upto = max(least, self.dtype.type(min(bound, float(self.most))))
-        if self.method == "dijkstra":
-            settled, rest = dijkstra(*state.rows, pending, upto, self.most, cost)
-            return settled, rest[rest < state.own]
-        far = np.empty(cost.size + 1, np.uint32)
-        far[: pending.size] = pending
-        settled, waiting = near_far(
-            *state.rows, far, pending.size, self.width, upto, self.most,
-            unreached(self.dtype), cost,
-        )  # fmt: skip
-        rest = far[:waiting]
-        return settled, rest[rest < state.own]
 
     def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
         """Return no rasters and no counts."""
@@ -179,7 +158,8 @@ class PartPaths(FrontierDefaults):
     def rows_of_tile(self, place: Place, state: PartState) -> Table:
         """Return the costs of the vertices of a part."""
         part = np.array([place.window.y])
-        return {"part": part, "cost": state.cost[:, : state.own]}
+        own = self.bounds[place.window.y + 1] - self.bounds[place.window.y]
+        return {"part": part, "cost": state.part.cost[:, :own]}
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
         """Return the costs of all stored vertices, ``fill`` where unreached."""
@@ -217,8 +197,7 @@ class PartHops(PartPaths):
 
     def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
         """Return no rasters, and the number of reached vertices."""
-        reached = np.count_nonzero(state.cost[:, : state.own] < unreached(self.dtype))
-        return {}, {"reached_vertices": float(reached)}
+        return {}, {"reached_vertices": float(state.part.reached())}
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
         """Return the hops of all stored vertices, -1 where unreached."""
@@ -238,6 +217,8 @@ class PartRows:
     graph: Graph
     unweighted: bool = False
     """Whether each arc counts as 1."""
+    tile: ClassVar[None] = None
+    """A part is read as one."""
 
     def read(self, window: Window) -> Rows:
         """Return the CSR rows of the part that stands at a window's row."""

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
+from orograph.execution.options import GraphOptions, RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
-from orograph.graphs.device.choice import choose_for_graph
+from orograph.graphs.device.choice import choose_for_graph, in_parts
 from orograph.graphs.device.rows import on_gpu
 from orograph.graphs.job import check_graph, parts_job, search_job
 from orograph.graphs.part_search import (
@@ -113,8 +113,9 @@ def shortest_paths(
     A graph in several parts is read a part at a time by this process, which holds about 16 bytes a
     vertex and source, and as many parts of a stored graph as fit into half of its memory. Several
     sources are worked on in threads. With ``out=`` or ``client``, delta-stepping and Dijkstra's
-    algorithm without predecessors run over parts in threads or on the workers, and can be resumed.
-    ``strategy="output"`` and ``"input"``, and searches on a GPU, hold all arcs.
+    algorithm without predecessors run over parts in threads or on the workers, and can be resumed;
+    delta-stepping also on the GPUs of workers. ``strategy="output"`` and ``"input"``, and searches
+    on a GPU of this process that holds the graph, hold all arcs.
 
     References
     ----------
@@ -162,9 +163,7 @@ def shortest_paths(
             return search.in_parts(starts, PartReader(graph, cancelled))
         return search.from_all(starts, backend)
 
-    on_workers = not stays_in_memory((), spec)
-    in_parts = graph.part_count > 1 and method in OF_PARTS and not predecessors
-    if in_parts and on_workers and may_use_numba(chosen):
+    if method in OF_PARTS and not predecessors and in_parts(graph, spec, chosen):
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
             bucket_width(graph), search.most, chosen, cost_fill(graph), method,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec, where_to_work
+from orograph.execution.options import RunSpec, stays_in_memory, where_to_work
 from orograph.execution.settings import setting
 from orograph.graphs.device.rows import is_on_gpu, on_gpu
 from orograph.kernels.backends import may_use_numba
@@ -34,33 +34,54 @@ LEAST = {
 }
 """Measured on an H100, beside one core: see docs/performance.md."""
 OF_PARTS = {
-    "graph_paths": "near_far",
-    "graph_hops": "near_far",
-    "graph_components": "graph_parts",
-    "graph_forest": "graph_parts",
+    "graph_paths": "open_part",
+    "graph_hops": "open_part",
+    "graph_components": "part_components",
+    "graph_forest": "part_forest",
 }
 """What workers do with a part at a time."""
+LEAST_OF_PARTS = 2**20
+"""Arcs a part from which GPUs of workers are mostly the faster, measured beside four cores."""
 
 
 def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:
     """Return the backend that answers a question to a graph, as `choose_backend` does.
 
-    Workers take a graph in parts by the CPU. ``"auto"`` takes a GPU only if its memory holds the
-    graph and it is the faster: by the number of arcs, and by whether a question before has left the
-    rows there.
+    ``"auto"`` takes a GPU only if its memory holds the graph and it is the faster: by the number of
+    arcs, and by whether a question before has left the rows there. Of workers, which take a part at
+    a time, it takes the GPUs if parts are large enough.
     """
-    if graph.part_count > 1 and where_to_work((), spec) is not None:
-        return choose_backend(OF_PARTS[stage], (), spec)
-    chosen = choose_backend(stage, (), spec)
+    on_workers = graph.part_count > 1 and where_to_work((), spec) is not None
+    chosen = choose_backend(OF_PARTS[stage] if on_workers else stage, (), spec)
     if (spec.backend or setting("backend")) != "auto" or may_use_numba(chosen):
         return chosen
-    held = is_on_gpu(graph)
-    least = LEAST[stage].held if held else LEAST[stage].uploaded
+    if on_workers:
+        faster = graph.arc_count >= LEAST_OF_PARTS * graph.part_count
+    else:
+        held = is_on_gpu(graph)
+        least = LEAST[stage].held if held else LEAST[stage].uploaded
+        faster = graph.arc_count >= least and fits_on_gpu(graph)
+    return chosen if faster else choose_backend(stage, (), replace(spec, backend="numba"))
+
+
+def fits_on_gpu(graph: Graph) -> bool:
+    """Return whether the memory of this process's GPU holds a graph and what a question takes."""
     needed = ARC_BYTES * graph.arc_count + VERTEX_BYTES * graph.vertex_count
-    fits = held or needed <= shared_device().free_bytes()
-    if graph.arc_count >= least and fits:
-        return chosen
-    return choose_backend(stage, (), replace(spec, backend="numba"))
+    return is_on_gpu(graph) or needed <= shared_device().free_bytes()
+
+
+def in_parts(graph: Graph, spec: RunSpec, backend: str) -> bool:
+    """Return whether an engine takes a graph a part at a time: on workers, or to a store.
+
+    A GPU of this process takes a graph whole if its memory holds it.
+    """
+    if graph.part_count == 1:
+        return False
+    if where_to_work((), spec) is not None:
+        return True
+    if may_use_numba(backend):
+        return not stays_in_memory((), spec)
+    return not fits_on_gpu(graph)
 
 
 def need_both_ways(graph: Graph, operation: str, backend: str) -> None:

@@ -301,7 +301,7 @@ def simulate(side: int, workers: Workers) -> str:
     run = SimpleNamespace(
         problem=problem,
         context=SimpleNamespace(
-            quadtree=tree, shard_level=0, checkpoints=store, token="", begun=0.0
+            quadtree=tree, shard_level=0, checkpoints=store, token="", begun=0.0, gpus=0
         ),
         bucket_width=BucketWidth(CELLS**2, 1000),
     )

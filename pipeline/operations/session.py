@@ -39,7 +39,7 @@ from orograph.execution.workers import WITNESS, Witness, check_workers
 from orograph.operations.base_session import Session
 from orograph.operations.file_target import FileTarget, check_place
 from orograph.operations.first_worker import decide_backend
-from orograph.operations.job import Job
+from orograph.operations.job import DatasetJob, Job
 from orograph.operations.workspace import Workspace, is_whole, look_at, refuse_unversioned
 from orograph.tiles.at_once import at_once
 from orograph.tiles.convert.ingest import ingest
@@ -246,7 +246,7 @@ class StoredSession(Session[T]):
             return job.open(space.out)
         job.warm_up()
         checkpoints, known = self._open()
-        sink: Sink = StoreSink(space.result, known) if job.stored else ArraySink({})
+        sink: Sink = ArraySink({}) if self._has_columns_alone else StoreSink(space.result, known)
         engine, attributes = self._run_engine(checkpoints, sink)
         if isinstance(sink, ArraySink):
             self._refuse_changed()
@@ -274,6 +274,13 @@ class StoredSession(Session[T]):
         written: Any = self.target.write(space.result, self._file_lease)
         space.clear()
         return written  # type: ignore[no-any-return]
+
+    @property
+    def _has_columns_alone(self) -> bool:
+        """Whether the result is collected from the engine: it is in memory, without rasters."""
+        job = self.job
+        no_rasters = isinstance(job, DatasetJob) and not job.outputs
+        return not job.stored or (no_rasters and job.spec.out is None and not self.keep)
 
     def _publish(self, sink: Sink, attributes: dict[str, Any]) -> T:
         """Give the finished result its name, and return it opened."""

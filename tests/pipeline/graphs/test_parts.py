@@ -21,6 +21,7 @@ from watched_raster import Gate, GatedGraph, mortal_cluster, wait_until
 import orograph as og
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.path_frontier import PartPaths
+from orograph.operations import session
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
@@ -101,6 +102,9 @@ def test_on_disk_and_on_a_cluster(name: str, tmp_path: Path) -> None:
     ):
         found = OPERATIONS[name](graph, out=tmp_path / "c.zarr", client=client)
         assert found.load().equals(expected)
+        with pytest.MonkeyPatch.context() as patch:  # in memory there is no store to write
+            patch.setattr(session, "add_table", None)
+            assert OPERATIONS[name](graph, client=client).identical(expected)
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

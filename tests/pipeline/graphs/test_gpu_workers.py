@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 from cuda_on_cpu.emulator import Emulator
 from distributed import Client, LocalCluster, get_worker
 from oracle_graph import random_edges
+from watched_raster import wait_until
 
 import orograph as og
 from orograph.execution import backends as execution_backends
 from orograph.graphs.device import choice
 from orograph.kernels import device
 from orograph.kernels.graph import near_far_cuda
+from orograph.operations import first_worker
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
@@ -105,3 +108,23 @@ def test_a_graph_that_a_gpu_cannot_hold_is_taken_part_by_part(
     expected = QUESTIONS[question](graph_of(1), backend="numba")
     assert QUESTIONS[question](graph_of(20), backend="cuda").equals(expected)
     assert emulated_gpu.launches > 0
+
+
+@pytest.mark.parametrize("question", ["hops", "forest"])
+def test_workers_that_come_later_take_parts_on_their_gpus(
+    question: str, gpus: dict[str, Emulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_worker, "missing_gpu", lambda: None)
+    expected = QUESTIONS[question](graph_of(1), backend="numba")
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(QUESTIONS[question], graph_of(3), client=client)
+        wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks))
+        cluster.scale(1)
+        assert asked.result(500).equals(expected)
+    assert gpus

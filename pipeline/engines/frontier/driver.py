@@ -251,7 +251,9 @@ class _Driver:
                     "sources is a source on a passable cell; check its values, nodata and "
                     "target_values"
                 )
-        if self.keys.size <= (FEW_TILES if self.context.gpus else 1):
+        # links lead anywhere: what is relaxed to the end in a part of a graph is relaxed again
+        is_few = self.context.gpus and self.links is None
+        if self.keys.size <= (FEW_TILES if is_few else 1):
             self.state.window.bucket_width = math.inf
 
     def _take_result(self, workers: Executor, ticket: Ticket, found: Any) -> None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 
@@ -46,25 +47,32 @@ class LevelRaster(PlaceRaster):
         return "level"
 
 
-def headings(place: Georeference) -> list[float]:
+def headings(
+    place: Georeference, shape: tuple[int, int], cell_size: float | tuple[float, float] | None
+) -> list[float]:
     """Return the headings of steps in a grid, in degrees clockwise from the north.
 
     They are in order of rows, then of columns, from -2 to 2 each. Without coordinates the first row
-    is in the north.
+    is in the north. ``cell_size`` is the side of a cell, or its (y, x) sides, in place of those of
+    the coordinates: the heading of a diagonal step depends on both.
 
     Raises
     ------
     InputError
-        If coordinates are degrees.
+        If coordinates are degrees, or do not give the size of cells.
     """
-    east, south = 1.0, 1.0
+    eastward, southward = 1.0, 1.0
     if place.x is not None and place.y is not None:
         if place.crs_wkt is not None and parse_crs(place.crs_wkt, "friction").is_geographic:
             raise InputError(
                 "horizontal_raster: the coordinates of friction are degrees; bring the rasters to "
                 "a CRS in metres first"
             )
-        east = float(place.x[1] - place.x[0]) if place.x.size > 1 else 1.0
-        south = float(place.y[0] - place.y[1]) if place.y.size > 1 else abs(east)
+        if place.x.size > 1 and place.x[1] < place.x[0]:
+            eastward = -1.0
+        if place.y.size > 1 and place.y[1] > place.y[0]:
+            southward = -1.0
+    across, along = step_lengths(place, shape, cell_size)[:2, 0].tolist()
+    east, south = eastward * across, southward * along
     steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
     return [math.degrees(math.atan2(dx * east, -dy * south)) % 360 for dy, dx in steps]

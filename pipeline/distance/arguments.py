@@ -135,6 +135,7 @@ def open_terrain(
     band: int | None,
     variable: str | None,
     barriers: BarriersLike | None,
+    cell_size: float | tuple[float, float] | None,
 ) -> tuple[Surface, CostModel]:
     """Open friction and the rasters of a cost of terrain; return them and the cost model."""
     which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
@@ -155,8 +156,8 @@ def open_terrain(
         named |= {"resistance": first, "place": PlaceRaster(first)}
         named = {name: named[name] for name in ("friction", *MODELS[terrain.model].needs)}
         rows = int(coefficients[ANGLES - 1])
-        of_slope, of_steps = coefficients[: ANGLES + 2 * rows], headings(first.georeference)
-        coefficients = *of_slope, *terrain.horizontal, *of_steps
+        of_steps = headings(first.georeference, first.shape, cell_size)
+        coefficients = *coefficients[: ANGLES + 2 * rows], *terrain.horizontal, *of_steps
     model = CostModel(terrain.model, False, coefficients)
     return Surface(named, parse_barriers(barriers, first)), model
 

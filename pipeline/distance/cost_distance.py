@@ -237,7 +237,7 @@ def cost_distance(
     spec, which = RunSpec(**options), (nodata, band, variable)
     dtype = check_dtype("dtype", dtype, DTYPES)
     if isinstance(cost, TerrainCost):
-        surface, model = open_terrain(friction, cost, *which, barriers)
+        surface, model = open_terrain(friction, cost, *which, barriers, cell_size)
     elif check_choice("cost", cost, (*COSTS, EIKONAL)) == EIKONAL:
         outputs = check_outputs(outputs, OUTPUTS)
         connectivity = check_choice("connectivity", connectivity, (4, 8, 16))

@@ -132,6 +132,23 @@ def test_the_north_is_where_coordinates_say() -> None:
         og.cost_distance(degrees, [(1.2, 0.9)], cost=cost)
 
 
+@pytest.mark.parametrize("in_coordinates", [False, True])
+def test_diagonal_headings_follow_the_sides_of_cells(in_coordinates: bool) -> None:
+    # cells four times as high as wide: the diagonal leads 14 degrees from north, not 45
+    tall = math.hypot(2.0, 0.5)
+    cost = og.TerrainCost(
+        horizontal_raster=np.zeros((2, 2)), horizontal_factor={0: 1, 20: 1, 21: 100, 180: 100}
+    )
+    place = {"y": [7.0, 5.0], "x": [3.0, 3.5]} if in_coordinates else None
+    level = xr.DataArray(np.ones((2, 2)), place, ("y", "x"))
+    given = {} if in_coordinates else {"cell_size": (2, 0.5)}
+    start = (3.0, 5.0) if in_coordinates else (0, 1)
+    found = og.cost_distance(level, [start], cost=cost, **given)["cost"]
+    np.testing.assert_allclose(found, [[2.0, tall], [0.0, 50.0]], rtol=1e-12)
+    cells = og.cost_distance(level, [start], cost=cost, cell_size=1)["cost"]  # 45 degrees
+    np.testing.assert_allclose(cells, [[1.0, 101.0], [0.0, 100.0]], rtol=1e-12)
+
+
 @pytest.mark.parametrize("connectivity", [4, 8, 16])
 def test_any_tiling_and_a_gpu_give_the_same_bits(connectivity: int, emulated_gpu: Emulator) -> None:
     friction, heights, wind = rasters(2)

@@ -46,7 +46,10 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 def as_plain(value: object) -> Any:
     """Convert an array to a list or a Python scalar; return other values unchanged."""
-    return np.asarray(value).tolist() if hasattr(value, "__array__") else value
+    try:
+        return np.asarray(value).tolist() if hasattr(value, "__array__") else value
+    except TypeError:  # a Dataset of xarray
+        return value
 
 
 def check_flag(name: str, value: object) -> bool:

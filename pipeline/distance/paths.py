@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.places import Places, least_of_each, parse_places
+from orograph.arguments.places import Places, least_of_each, parse_places, values_at
 from orograph.distance.trace import PathReader
 from orograph.eikonal.job import EIKONAL
 from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
 from orograph.results.names import name_labels
 from orograph.results.paths import LeastCostPath, LeastCostPaths
+from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -74,8 +75,9 @@ def least_cost_path(
     Raises
     ------
     InputError
-        If the result has no back directions, if points lie outside it or are unreached, or if the
-        result is a part of a larger one and a path leaves it.
+        If the result has no back directions, if points lie outside it or are unreached, if the
+        result is a part of a larger one and a path leaves it, or if a path crosses cells that
+        another source of the result's ``source_cost`` has overtaken it in.
 
     Examples
     --------
@@ -115,6 +117,12 @@ def least_cost_path(
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
     reader = PathReader(directions, dataset)
     allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
+    several = dataset.attrs.get(SOURCE_RUNS, 1) > 1
+    if several and allocation is None:
+        raise InputError(
+            "result: its sources differ in strength, so one may win a cell and not the cells on "
+            "its way there; compute it with outputs=('cost', 'back_direction', 'allocation')"
+        )
     paths = LeastCostPaths()
     paths.outside = places.skipped
     ends = least_of_each(places, costs).tolist()
@@ -127,11 +135,28 @@ def least_cost_path(
         source: Any = None
         if allocation is not None:
             source = allocation.read(Window(row, column, 1, 1))[0, 0].item()
+            if several:
+                _check_not_overtaken(number, cells, values_at(allocation, cells), source)
             source = (name_labels(dataset.attrs, [source]) or [source])[0]
         paths.append(
             LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point, source)
         )
     return paths
+
+
+def _check_not_overtaken(
+    number: int, cells: npt.NDArray[np.int64], winners: npt.NDArray[Any], source: Any
+) -> None:
+    """Raise InputError if a path crosses cells that another source wins."""
+    other = winners != source
+    if other.any():
+        at = int(other.argmax())
+        row, column = cells[at].tolist()
+        raise InputError(
+            f"result: the path of point {number} to source {source} crosses row {row}, column "
+            f"{column}, where source {winners[at]} costs less and whose direction leads to that; "
+            "compute cost_distance from its source alone, with the same source_cost"
+        )
 
 
 def _ends(places: Places) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_place
 from orograph.kernels.relax.models import MODELS
+from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -59,8 +60,8 @@ def corridor(
     ------
     InputError
         If the results differ in grid, cost model, coefficients, connectivity or cell size, if only
-        one of them has integer costs, or if both have the same direction where the direction
-        matters.
+        one of them has integer costs, if both have the same direction where the direction matters,
+        or if one was computed with multipliers or rates in ``source_cost``.
 
     References
     ----------
@@ -155,6 +156,12 @@ def _pairs_of(pairs: object, count: int) -> list[tuple[int, int]]:
 
 def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
     """Raise InputError if two results cannot be added."""
+    if "no" in (a.attrs.get(COSTS_ADD_UP), b.attrs.get(COSTS_ADD_UP)):
+        raise InputError(
+            "corridor: a result was computed with multipliers or rates in source_cost, so its "
+            "costs and those from the other end are not those of a path when added; compute both "
+            "without them"
+        )
     first, second = a["cost"], b["cost"]
     ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]

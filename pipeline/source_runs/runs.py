@@ -17,6 +17,7 @@ from orograph.engines.stages import Stage, Stages
 from orograph.execution.context import RunContext
 from orograph.execution.run import Engine, ResultTable
 from orograph.operations.job import RasterJob, raster_job
+from orograph.source_runs.attributes import COSTS_ADD_UP, SOURCE_RUNS
 from orograph.source_runs.growth import Growth
 from orograph.source_runs.least import LeastEngine, LeastOfRuns
 from orograph.tiles.errors import InputError
@@ -176,7 +177,9 @@ def job_of_runs(
     """
     described = list(zip(jobs, growths, strict=True))
     runs = tuple(OneRun.of_job(job, growth) for job, growth in described)
-    known = {**problem.known_attributes, "source_runs": len(runs)}
+    known = {**problem.known_attributes, SOURCE_RUNS: len(runs)}
+    if not all(growth.multiplier == 1 and growth.rate == 0 for growth in growths):
+        known[COSTS_ADD_UP] = "no"
     whole = StrongSources(runs, inputs, wanted, known, problem.backend, table)
     parameters = {
         "runs": [[dict(job.parameters), repr(growth)] for job, growth in described],

@@ -117,16 +117,49 @@ def test_each_run_is_that_of_its_sources_alone() -> None:
         np.testing.assert_array_equal(found[name], best[name], name)
 
 
-def test_back_directions_lead_to_a_source() -> None:
+@pytest.mark.parametrize(("zeros", "most"), [(0.7, 0), (0.0, 40)])
+def test_back_directions_lead_to_a_source(zeros: float, most: int) -> None:
     """Over ground of no cost too, where many sources cost the same."""
-    friction = np.where(np.random.default_rng(2).random((20, 24)) < 0.7, 0.0, 2.0)
+    rng = np.random.default_rng(2)
+    friction = np.where(rng.random((20, 24)) < zeros, 0.0, rng.uniform(1, 9, (20, 24)))
     points = [(1, 1), (20, 15), (4, 18), (22, 2)]
     cost = {"multiplier": [1, 2, 3, 0.5], "rate": [0, 0, 0.1, 0.2]}
     found = og.cost_distance(friction, points, source_cost=cost, outputs=ALL, tile=5)
-    ends = {(y, x) for x, y in points}
-    targets = [(x, y) for y in range(20) for x in range(24)]
-    for path in og.least_cost_path(found, targets):
-        assert tuple(path.cells[-1].tolist()) in ends
+    overtaken = 0
+    for row, column in np.ndindex(20, 24):
+        try:
+            (path,) = og.least_cost_path(found, [(column, row)])
+        except og.InputError:
+            overtaken += 1
+        else:
+            assert tuple(path.cells[-1].tolist()) == points[path.source][::-1]
+    assert most // 10 <= overtaken <= most
+
+
+def test_a_path_over_ground_that_another_source_wins_is_refused() -> None:
+    sources: dict[str, Any] = {
+        "sources": [(0, 0), (3, 0)],
+        "source_cost": {"multiplier": [1, 5]},
+    }
+    found = og.cost_distance(np.ones((1, 6)), outputs=ALL, **sources)
+    assert found["allocation"].values.tolist() == [[0, 0, 0, 1, 0, 0]]
+    (before,) = og.least_cost_path(found, [(2, 0)])
+    assert before.cells.tolist() == [[0, 2], [0, 1], [0, 0]]
+    with pytest.raises(og.InputError, match="to source 0 crosses row 0, column 3, where source 1"):
+        og.least_cost_path(found, [(4, 0)])
+    with pytest.raises(og.InputError, match="'allocation'"):
+        og.least_cost_path(found.drop_vars("allocation"), [(2, 0)])
+
+
+@pytest.mark.parametrize("strength", [{"multiplier": 3}, {"rate": 1}])
+def test_costs_that_do_not_add_up_make_no_corridor(strength: dict[str, float]) -> None:
+    friction = np.ones((1, 7))
+    east = og.cost_distance(friction, [(6, 0)])
+    west = og.cost_distance(friction, [(0, 0)], source_cost=strength)
+    with pytest.raises(og.InputError, match="multipliers or rates"):
+        og.corridor(west, east)
+    limited = og.cost_distance(friction, [(0, 0)], source_cost={"maximum": 9})
+    assert og.corridor(limited, east).values.tolist() == [[6.0] * 7]
 
 
 def test_smaller_labels_win_ties() -> None:

@@ -14,7 +14,9 @@ memory is large beside what it takes to read one: it keeps the states of others 
 The front of a tile must fill a GPU, and the larger the tile the better it does. So there tiles are
 joined up to `GPU_FIELD` times as many cells a side, as far as the GPU's memory allows, on workers
 of a cluster too, and over the shards of a store: a task then writes all that its tile covers. One
-GPU takes the whole grid as one tile if that fits, even where there are more.
+GPU takes the whole grid as one tile if that fits, even where there are more. Kernels keep costs of
+slopes for whole blocks, and all rasters with a halo, so a strip takes the memory of many more cells
+than it has.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from dataclasses import replace
 
 from orograph.execution.context import RunContext
 from orograph.execution.settings import setting
+from orograph.kernels.vectors.lanes import LANES
 from orograph.tiles.grid.quadtree import Node, Quadtree
+from orograph.tiles.grid.window import Window
 from orograph.tiles.store.sink import ArraySink
 
 MEMORY_FIELD = 2
@@ -78,10 +82,20 @@ def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
     """Return the quadtree level of the tiles for GPUs that hold ``cells`` cells each."""
     most, root = (setting("field") * GPU_FIELD) ** 2, tree.root
     height, width = (n + 2 * WIDEST_HALO for n in tree.shape)
-    if tree.window(root).size <= min(most, cells) and height * width <= MOST_PADDED:
+    whole = tree.window(root)
+    fits = whole.size <= most and cells_on_gpu(whole) <= cells
+    if fits and height * width <= MOST_PADDED:
         return root.level  # quicker than several GPUs that wait for one another's borders
-    most = min(most, MOST_CELLS, cells // TILES_AT_ONCE)
-    return _highest(tree, root.level, most, max(2 * gpus, TILES_AT_ONCE))
+    at_once = max(2 * gpus, TILES_AT_ONCE)
+    return _highest(tree, root.level, min(most, MOST_CELLS), at_once, cells // TILES_AT_ONCE)
+
+
+def cells_on_gpu(window: Window) -> int:
+    """Return as how many cells a tile counts in a GPU's memory: whole blocks, or with its halo."""
+    height, width = (
+        max(-(-n // LANES) * LANES, n + 2 * WIDEST_HALO) for n in (window.height, window.width)
+    )
+    return height * width
 
 
 def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int) -> int:
@@ -93,11 +107,17 @@ def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int
     return _highest(tree, shard_level, most, threads)
 
 
-def _highest(tree: Quadtree, highest: int, most: int, at_once: int) -> int:
-    """Return the highest level of small enough nodes that still keeps all threads busy."""
+def _highest(
+    tree: Quadtree, highest: int, most: int, at_once: int, on_gpu: int | None = None
+) -> int:
+    """Return the highest level of small enough nodes that still keeps all threads busy.
+
+    ``most``: cells of a node; ``on_gpu``: as how many it may count in a GPU's memory.
+    """
     level = 0
     while level < highest:
-        large = tree.window(Node(level + 1, 0)).size > most
+        node = tree.window(Node(level + 1, 0))
+        large = node.size > most or (on_gpu is not None and cells_on_gpu(node) > on_gpu)
         # a wavefront overlaps about sqrt(n) of n tiles
         few = 4 * tree.count(level + 1) < at_once**2
         if large or few:

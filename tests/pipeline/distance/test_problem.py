@@ -16,11 +16,12 @@ from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 from orograph.distance.problem import Distance
-from orograph.engines.frontier.field import join_tiles
+from orograph.engines.frontier.field import cells_on_gpu, join_tiles
 from orograph.execution.context import RunContext
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax import cuda
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
+from orograph.kernels.vectors.lanes import LANES
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
@@ -81,11 +82,12 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
     assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64
 
 
+@pytest.mark.parametrize("shape", [(256, 256), (8, 2048), (2048, 3), (36, 1024)])
 @pytest.mark.parametrize("problem", ["cost_distance", "hop_distance", "walking_time"])
 def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
-    problem: str, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+    problem: str, shape: tuple[int, int], emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side, planned, before, taken = 256, [], [], []
+    planned, before, taken = [], [], []
 
     def watched(name: str, kind: type) -> None:
         function = getattr(kind, name)
@@ -108,19 +110,21 @@ def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
     watched("surface", Distance)
     module = "hop_distance" if problem == "hop_distance" else "cost_distance"
     monkeypatch.setattr(import_module(f"orograph.distance.{module}"), "join_tiles", joined)
-    cells = np.random.default_rng(0).uniform(1, 5, (side, side))
+    cells = np.random.default_rng(0).uniform(1, 5, shape)
     run = getattr(og, problem)
-    run(cells[:32, :32], [(3, 3)], backend="cuda")  # imports, and compiles
+    run(cells[:32, :32], [(2, 3)], backend="cuda")  # imports, and compiles
     before.clear(), taken.clear()
     tracemalloc.start()
     try:
-        run(cells, [(128, 128)], backend="cuda", tile=side)
+        run(cells, [(shape[1] // 2, shape[0] // 2)], backend="cuda", tile=max(shape))
     finally:
         tracemalloc.stop()
     assert len(taken) >= 3
     # the cells are a view of the array until they are copied to the GPU, to make the surface
-    found = (max(taken) - before[0]) / side**2
-    assert planned[-1] / 2 < found < planned[-1]
+    found = (max(taken) - before[0]) / cells_on_gpu(Window(0, 0, *shape))
+    # costs from friction are computed where they are needed, not kept for whole blocks
+    least = planned[-1] / 2 if min(shape) > 2 * LANES or problem == "walking_time" else 0
+    assert least < found < planned[-1]
 
 
 def test_another_crs_is_named_before_another_shape() -> None:

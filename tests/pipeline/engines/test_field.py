@@ -18,7 +18,7 @@ from orograph.distance.problem import Distance
 from orograph.engines import parts
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.field import join_tiles
+from orograph.engines.frontier.field import WIDEST_HALO, join_tiles
 from orograph.engines.frontier.protocol import Request
 from orograph.engines.tile_states import TileStates
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
@@ -33,6 +33,7 @@ from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ArraySink, StoreSink
 
 SIDE = 100
+WHOLE = 128**2  # cells of the whole blocks that a tile of SIDE**2 fills on a GPU
 
 
 def context_of(
@@ -83,12 +84,12 @@ def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:
     ("field", "threads", "gpus", "memory", "expected"),
     [
         (SIDE, 0, 1, 2**40, 128),  # the whole grid
-        (SIDE, 16, 1, SIDE**2, 128),
-        (SIDE, 16, 1, SIDE**2 - 1, 32),  # one cell too many: sixteen tiles
-        (SIDE, 0, 1, 8 * 8 * 8, 8),  # eight tiles fill its memory
-        (SIDE, 0, 2, SIDE**2, 128),
-        (SIDE, 0, 2, SIDE**2 - 1, 32),
-        (SIDE, 0, 16, SIDE**2 - 1, 8),
+        (SIDE, 16, 1, WHOLE, 128),
+        (SIDE, 16, 1, WHOLE - 1, 32),  # one cell too many: sixteen tiles
+        (SIDE, 0, 1, 8 * 32**2 - 1, 8),  # eight tiles of a block each are more than its memory
+        (SIDE, 0, 2, WHOLE, 128),
+        (SIDE, 0, 2, WHOLE - 1, 32),
+        (SIDE, 0, 16, WHOLE - 1, 8),
         (1, 0, 1, 2**40, 16),  # GPU_FIELD times one
         (0, 0, 1, 2**40, 8),
     ],
@@ -107,6 +108,15 @@ def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
     ]
     expected_shards = map(context.tree.window, context.tree.nodes(context.shard_level))
     assert sorted(found) == sorted(expected_shards)
+
+
+@pytest.mark.parametrize("shape", [(8, 4096), (4096, 1)])
+def test_a_strip_counts_whole_blocks_in_the_memory_of_a_gpu(shape: tuple[int, int]) -> None:
+    memory = 10 * 32 * (4096 + 2 * WIDEST_HALO)
+    for less, tile in ((0, 4096), (1, 256)):  # one tile, or sixteen
+        with og.config.set(field=SIDE):
+            context = context_of(shape, 8, gpus=1, gpu_memory=memory - less)
+            assert join_tiles(context, gpu_bytes=10).quadtree.tile == tile
 
 
 @pytest.mark.parametrize("shape", [(1, 2**30), (2**16, 2**16), (2**15, 2**15)])

@@ -242,9 +242,10 @@ def tile_state(
             raise ValueError(f"{name} is not in C order; pass numpy.ascontiguousarray of it")
     others, appended = [arrays[name] for name in needed], 0
     if others and isinstance(dist, np.ndarray):
-        cells = [raster.reshape(-1).astype(np.float64) for raster in others]
+        cells = [raster.reshape(-1) for raster in others]
         appended = len(cells) * dist.size
-        rules = rules._replace(coefficients=np.concatenate([rules.coefficients, *cells]))
+        together = np.concatenate([rules.coefficients, *cells], dtype=np.float64)
+        rules = rules._replace(coefficients=together)
     inner = (dist.shape[0] - 2 * reach, dist.shape[1] - 2 * reach)
     blocks = (-(-inner[0] // block), -(-inner[1] // block))
     return TileState(

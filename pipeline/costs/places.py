@@ -27,7 +27,8 @@ class PlaceRaster(MaskRaster):
         """Return the places of the cells of ``window``, uint8."""
         rows = np.arange(window.y, window.y + window.height) % 8 * 8
         columns = np.arange(window.x, window.x + window.width) % 8
-        return (rows[:, None] + columns).astype(np.uint8)
+        places: npt.NDArray[Any] = rows.astype(np.uint8)[:, None] + columns.astype(np.uint8)
+        return places
 
     def fingerprint(self) -> str:
         """Return an identifier of the content."""

@@ -141,15 +141,11 @@ def open_terrain(
     which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
     first = open_raster(friction, argument="friction", **which)
     named = {"friction": first}
+    opened: dict[int, Raster] = {}  # heights may be given for both lengths and slopes
     for name, source in terrain.rasters.items():
-        if source is None:
-            named[name] = LevelRaster(first)
-            continue
-        given = name
-        if getattr(terrain, name) is None:
-            given = "surface" if name == "elevation" else "elevation"
-        named[name] = open_raster(source, argument=given)
-        check_same_grid(given, named[name], first)
+        if id(source) not in opened:
+            opened[id(source)] = _open_of_terrain(name, source, terrain, first)
+        named[name] = opened[id(source)]
     coefficients = terrain.coefficients
     if terrain.horizontal:
         # the model knows each end's friction and place by further rasters
@@ -160,6 +156,18 @@ def open_terrain(
         coefficients = *coefficients[: ANGLES + 2 * rows], *terrain.horizontal, *of_steps
     model = CostModel(terrain.model, False, coefficients)
     return Surface(named, parse_barriers(barriers, first)), model
+
+
+def _open_of_terrain(name: str, source: Any, terrain: TerrainCost, first: Raster) -> Raster:
+    """Open a raster of a cost of terrain; level ground where it is None."""
+    if source is None:
+        return LevelRaster(first)
+    given = name
+    if getattr(terrain, name) is None:
+        given = "surface" if name == "elevation" else "elevation"
+    raster = open_raster(source, argument=given)
+    check_same_grid(given, raster, first)
+    return raster
 
 
 def _further_rasters(cost: str, given: Mapping[str, RasterLike] | None) -> dict[str, RasterLike]:

@@ -176,12 +176,15 @@ class Distance(FrontierDefaults):
     def surface(self, place: Place, cells: Sequence[Any], frame: Window) -> TileState:
         """Return a tile's costs in the backend's memory, with all distances unreached."""
         window = place.window
-        rasters: dict[str, Any] = {
-            name: self._padded(
-                raster, self.nodata[name], window, frame, self._unit(name), self.by_mask
-            )
-            for name, raster in self._costs(cells).items()
-        }
+        padded: dict[tuple[int, int], Any] = {}  # a raster that has two parts is padded once
+        rasters: dict[str, Any] = {}
+        for name, raster in self._costs(cells).items():
+            unit = self._unit(name)
+            if (id(raster), unit) not in padded:
+                padded[id(raster), unit] = self._padded(
+                    raster, self.nodata[name], window, frame, unit, self.by_mask
+                )
+            rasters[name] = padded[id(raster), unit]
         self._bar_unknown_heights(rasters)
         self._bar_covered(rasters, cells, window, frame)
         unreached = BARRIER if self.dtype.kind == "i" else np.inf

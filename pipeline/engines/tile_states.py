@@ -272,7 +272,8 @@ class TileStates:
             if len(parts) > 1:
                 rasters, check = self.rasters, self.problem.check
                 return read_parts(devices[0], backend, rasters, parts, frame, check)
-        cells = [raster.read(frame) for raster in self.rasters]
+        found = {raster: raster.read(frame) for raster in self.rasters}  # each once
+        cells = [found[raster] for raster in self.rasters]
         self.problem.check(cells, frame)
         return cells
 

@@ -9,6 +9,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from orograph.costs.places import PlaceRaster
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
@@ -210,7 +211,8 @@ class RunSpec:
 
 def stays_in_memory(rasters: tuple[Raster, ...], spec: RunSpec) -> bool:
     """Return whether a run works in memory, without a workspace on disk."""
-    in_memory = all(isinstance(raster, ArrayRaster | LayerRaster) for raster in rasters)
+    there = ArrayRaster | LayerRaster | PlaceRaster
+    in_memory = all(isinstance(raster, there) for raster in rasters)
     return spec.out is None and spec.client is None and in_memory
 
 

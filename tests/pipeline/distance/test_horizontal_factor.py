@@ -17,12 +17,14 @@ from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.distance.problem import Distance
 from orograph.kernels.relax.models.factors import (
     NEXT,
     horizontal_factor,
     horizontal_factors,
     lay_out_factors,
 )
+from orograph.operations.session import StoredSession
 
 SHAPE = (17, 22)
 SIDE = 30.0
@@ -209,7 +211,7 @@ def test_a_row_of_factors_has_the_bits_of_single_ones(factor: Any) -> None:
     directions[:8] = 0, 45, 90, 180, 360, 540, -1, np.nan
     found = np.empty(directions.size)
     for heading in (0.0, 45.0, 180.0, 337.5):
-        horizontal_factors(found, directions, heading, p, at, np.empty(directions.size))
+        horizontal_factors(found, directions, heading, p, at)
         expected = [horizontal_factor(direction, heading, p, at) for direction in directions]
         np.testing.assert_array_equal(found, expected)
         assert np.isfinite(found[directions >= 0]).any()
@@ -233,6 +235,37 @@ def test_wind_over_level_ground(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     stored = og.open(tmp_path / "cost.zarr")["cost"].values[0]
     np.testing.assert_allclose(stored, [6, 3, 0, 1, 2])
+
+
+def test_rasters_with_two_parts_are_prepared_once_and_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Heights are for lengths and for slopes; friction is felt at each end of a step."""
+    padded: list[Any] = []
+    pad = Distance._padded
+
+    def watched(problem: Distance, cells: Any, *arguments: Any) -> Any:
+        padded.append(cells)
+        return pad(problem, cells, *arguments)
+
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("nothing is to be stored")
+
+    monkeypatch.setattr(Distance, "_padded", watched)
+    monkeypatch.setattr(StoredSession, "__init__", refuse)
+    rng = np.random.default_rng(2)
+    friction, heights, wind = rng.uniform(1, 2, (3, 9, 11)) * np.array([1, 1, 180])[:, None, None]
+    cost = og.TerrainCost(surface=heights, horizontal_raster=wind, horizontal_factor=TABLE)
+    og.cost_distance(friction, [(2, 3)], cost=cost)
+    whole = [cells for cells in padded if cells.shape == friction.shape]
+    assert len(whole) == 4  # friction, heights, wind, places
+    other = og.TerrainCost(
+        surface=heights, elevation=heights.copy(), horizontal_raster=wind, horizontal_factor=TABLE
+    )
+    for given in (friction, np.where(friction > 1.9, np.nan, friction)):
+        given[3, 2] = 1
+        found, expected = (og.cost_distance(given, [(2, 3)], cost=c) for c in (cost, other))
+        np.testing.assert_array_equal(found["cost"], expected["cost"])
 
 
 @pytest.mark.parametrize(

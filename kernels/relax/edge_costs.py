@@ -101,12 +101,10 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
     ahead, back, u, v, means, length, coefficients = rows
     width = means.width
     number, zero = means.type, ir.Constant(start.type, 0)
-    values = []
-    for i in range(count):
-        single = builder.bitcast(coefficients.load(zero, i, 1), number.element)
-        undefined = ir.Constant(number, ir.Undefined)
-        first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
-        values.append(means.shuffle(first, undefined, [0] * width))
+    values = [
+        means.spread(builder.bitcast(coefficients.load(zero, i, 1), number.element))
+        for i in range(count)
+    ]
     places, steps = range(0, LANES, width), []
     for lane in places:
         loaded = [row.load(start, lane, width) for row in (u, v, length)]

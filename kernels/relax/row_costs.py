@@ -106,7 +106,7 @@ def _weigh_difference(out, u, v, integer, barrier):
                 out[x] = barrier
 
 
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline=True)
 def weigh_edges(
     ahead,
     back,

@@ -114,6 +114,12 @@ class Rows:
     def greatest(self, a: Any, b: Any) -> Any:
         return self.builder.select(self.less(a, b), b, a)
 
+    def spread(self, value: Any) -> Any:
+        """Return a vector with a number in each lane: put into lane 0, then copied to all."""
+        undefined = ir.Constant(self.type, ir.Undefined)
+        single = self.builder.insert_element(undefined, value, _constant(0, 32))
+        return self.shuffle(single, undefined, [0] * self.width)
+
     def shuffle(self, a: Any, b: Any, lanes: list[int]) -> Any:
         kind = ir.VectorType(ir.IntType(32), len(lanes))
         return self.builder.shuffle_vector(a, b, ir.Constant(kind, lanes))
@@ -144,11 +150,7 @@ def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
             if connectivity == 16:
                 far = builder.add(source, _constant(-STRIDE if forward else STRIDE))
                 behind[2] = [rows.load(far, (c - 1) * width) for c in range(count + 2)]
-            # ``nothing`` in each lane: put into lane 0, which is then copied to all.
-            undefined = ir.Constant(rows.type, ir.Undefined)
-            single = builder.insert_element(undefined, nothing, _constant(0, 32))
-            never = rows.shuffle(single, undefined, [0] * width)
-            best = never
+            never = best = rows.spread(nothing)
             mask = _constant(0)
             for c in range(count):
                 old = new = rows.load(row, c * width)

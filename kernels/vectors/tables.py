@@ -4,28 +4,40 @@ The span of a table is cut into equal buckets, most of which hold at most one kn
 bucket has one of its knots, if any, else the last one before it, and the two lines that meet
 there. Where a bucket has more knots, its record leads to that of the next knot, and so on.
 
-Laid out in an array p of float64, from a place on: first and last knot, buckets a unit, and how
-many records may follow one another; then the records, of six numbers each:
+Laid out in an array p of float64, from a place on: first and last knot, buckets a unit, how many
+records may follow one another, whether values stay until the next knot (1, else 0), and where the
+last part begins; then the records, of four numbers each:
 
 - the knot,
-- value and slope of the line before it,
-- value and slope of the line from it on,
-- the place of the record of the bucket's next knot; its own without one.
+- the table's value there,
+- the slopes of the lines before it and from it on,
 
-At a knot the value is exactly the table's. A value that rounding takes below 0 is 0. The CUDA
-counterpart is in relax/models/factors.cuh.
+or, if values stay, the knot, 0, and the values before it and from it on. Last, for each record, the
+place of the record of the bucket's next knot; its own without one.
+
+At a knot the value is exactly the table's. A value that rounding takes below 0 is 0. A row of
+numbers is looked up by vectors: a record is one load, and shuffles sort what the records of the
+lanes hold. The CUDA counterpart is in relax/models/factors.cuh.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.vectors.lanes import lanes
+from orograph.kernels.vectors.lanes import Rows
 from orograph.tiles.arrays import Reals
 
-RECORDS, SIZE = 4, 6  # where records begin, and how long one is
+FIRST, LAST, SCALE, FOLLOWING, STAY, NEXT, RECORDS = range(7)  # places in a table
+SIZE = 4  # of a record
 MOST = 1024  # buckets
+WIDE = 8  # numbers that are looked up together
 
 
 def lay_out_table(knots: Reals, values: Reals, at: int, steps: bool = False) -> Reals:
@@ -41,11 +53,11 @@ def lay_out_table(knots: Reals, values: Reals, at: int, steps: bool = False) -> 
     """
     first, last, gaps = knots[0], knots[-1], np.diff(knots)
     scale = int(min((last - first) / gaps.min() + 1, MOST)) / (last - first)
-    slopes, before = np.zeros(knots.size + 1), values
     if steps:
-        before = np.append(values[:1], values[:-1])
+        lines = np.stack([knots, np.zeros(knots.size), np.append(values[:1], values[:-1]), values])
     else:
-        slopes[1:-1] = np.diff(values) / gaps
+        slopes = np.diff(values) / gaps
+        lines = np.stack([knots, values, np.append(0.0, slopes), np.append(slopes, 0.0)])
     bucket = ((knots - first) * scale).astype(np.int64)
     opens = np.append(True, np.diff(bucket) > 0)  # the first knot of its bucket
     others = np.flatnonzero(~opens)
@@ -56,90 +68,104 @@ def lay_out_table(knots: Reals, values: Reals, at: int, steps: bool = False) -> 
     number[others] = count + np.arange(others.size)
     after = np.arange(count + others.size)
     after[number[others - 1]] = number[others]
-    lines = np.stack([knots, before, slopes[:-1], values, slopes[1:]], axis=1)
-    records = np.append(lines[of_bucket], lines[others], axis=0)
-    records = np.append(records, at + RECORDS + SIZE * after[:, None], axis=1)
-    most = np.bincount(bucket).max() - 1
-    return np.concatenate([[first, last, scale, most], records.reshape(-1)])
-
-
-@compiled(error_model="numpy")
-def _record_of(x, ends, start):
-    """Return the place of the record of a number's bucket; of the first one beyond the ends.
-
-    ``ends``: the first three numbers of the table. ``start``: the place of its records.
-    """
-    first, last, scale = ends
-    inside = (x >= first) & (x <= last)
-    return start + SIZE * np.int32((x - first) * scale if inside else 0.0)
-
-
-@compiled(error_model="numpy")
-def _next_record(x, p, record):
-    """Return the place of the record of the bucket's next knot, if that is not beyond a number."""
-    after = np.int64(p[np.uint64(record + 5)])
-    return after if x >= p[np.uint64(after)] else record
-
-
-@compiled(error_model="numpy")
-def _value_of(x, p, ends, record):
-    """Return the value of a table at a number, given the record of its knot."""
-    first, last, _ = ends
-    knot = p[np.uint64(record)]
-    line = record + (3 if x >= knot else 1)
-    found = p[np.uint64(line)] + (x - knot) * p[np.uint64(line + 1)]
-    found = 0.0 if found < 0.0 else found
-    return found if (x >= first) & (x <= last) else np.nan
+    records = lines[:, np.append(of_bucket, others)].T.reshape(-1)
+    start = at + RECORDS
+    following = np.bincount(bucket).max() - 1
+    head = [first, last, scale, following, steps, start + records.size]
+    return np.concatenate([head, records, start + SIZE * after])
 
 
 @compiled(error_model="numpy")
 def look_up(x, p, at):
     """Return the value of the table at place ``at``; NaN beyond its ends."""
-    ends = p[at], p[at + 1], p[at + 2]
-    record = _record_of(x, ends, at + RECORDS)
-    for _ in range(int(p[at + 3])):
-        record = _next_record(x, p, record)
-    return _value_of(x, p, ends, record)
+    first = p[at + FIRST]
+    if not (x >= first and x <= p[at + LAST]):
+        return np.nan
+    start = at + RECORDS
+    record = start + SIZE * np.int64((x - first) * p[at + SCALE])
+    for _ in range(int(p[at + FOLLOWING])):
+        after = np.int64(p[np.int64(p[at + NEXT]) + (record - start) // SIZE])
+        record = after if x >= p[after] else record
+    beyond = x - p[record]
+    found = p[record + (2 if beyond < 0.0 else 3)]
+    if not p[at + STAY] > 0.0:
+        found = p[record + 1] + beyond * found
+    return 0.0 if found < 0.0 else found
+
+
+def _look_up_vector(stay: bool) -> Any:
+    """Make an intrinsic that looks up `WIDE` numbers in a table where no record follows another.
+
+    It sets ``found`` to the values at ``sign`` times the numbers of ``x``, both from place
+    ``start`` on. ``stay``: whether values stay until the next knot.
+    """
+
+    @intrinsic
+    def look_up_vector(typingctx, found, x, sign, p, at, start):
+        def codegen(context, builder, signature, args):
+            _, _, sign, _, at, start = args
+            out, numbers, table = (
+                Rows(context, builder, signature.args[k], args[k]) for k in (0, 1, 3)
+            )
+            zero = ir.Constant(out.type, [0.0] * WIDE)
+            short = ir.VectorType(ir.IntType(32), WIDE)
+
+            def of_table(place: int) -> Any:
+                where = builder.add(at, ir.Constant(at.type, place))
+                return out.spread(builder.load(builder.gep(table.data, [where])))
+
+            x = builder.fmul(out.spread(sign), numbers.load(start, 0))
+            first, last = of_table(FIRST), of_table(LAST)
+            inside = builder.and_(
+                builder.fcmp_ordered(">=", x, first), builder.fcmp_ordered("<=", x, last)
+            )
+            bucket = builder.fmul(builder.fsub(x, first), of_table(SCALE))
+            bucket = builder.fptosi(builder.select(inside, bucket, zero), short)
+            offsets = builder.shl(bucket, ir.Constant(short, [SIZE.bit_length() - 1] * WIDE))
+            records = []
+            for lane in range(WIDE):
+                offset = builder.extract_element(offsets, ir.Constant(ir.IntType(32), lane))
+                place = builder.add(at, builder.sext(offset, at.type))
+                records.append(table.load(place, RECORDS, SIZE))
+            # two records a vector, which are transposed together
+            half = WIDE // 2
+            rows = [out.shuffle(records[n], records[n + half], [*range(WIDE)]) for n in range(half)]
+            low, high = [0, 8, 2, 10, 4, 12, 6, 14], [1, 9, 3, 11, 5, 13, 7, 15]
+            even = [out.shuffle(rows[n], rows[n + 1], low) for n in (0, 2)]
+            odd = [out.shuffle(rows[n], rows[n + 1], high) for n in (0, 2)]
+            left, right = [0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15]
+            knot, before = out.shuffle(*even, left), out.shuffle(*even, right)
+            value, after = out.shuffle(*odd, left), out.shuffle(*odd, right)
+            beyond = builder.fsub(x, knot)
+            result = builder.select(builder.fcmp_ordered("<", beyond, zero), before, after)
+            if not stay:
+                result = builder.fadd(value, builder.fmul(beyond, result))
+            result = builder.select(builder.fcmp_ordered("<", result, zero), zero, result)
+            nothing = ir.Constant(out.type, [math.nan] * WIDE)
+            out.store(builder.select(inside, result, nothing), start, 0)
+            return context.get_dummy_value()
+
+        return types.void(found, x, types.float64, p, types.int64, types.int64), codegen
+
+    return look_up_vector
+
+
+_look_up_lines, _look_up_steps = _look_up_vector(False), _look_up_vector(True)
 
 
 @compiled(error_model="numpy")
-def look_up_row(x, p, at, scratch):
-    """Replace the numbers of a row by their values in a table, with the bits of `look_up`.
+def look_up_row(found, x, sign, p, at):
+    """Set the values of a table at the numbers of a row, times a sign, with the bits of `look_up`.
 
-    ``x`` and ``scratch`` are float64 arrays of shape (n,); ``scratch`` is overwritten.
+    ``found`` and ``x`` are float64 arrays of shape (n,), and may be the same.
     """
-    ends = p[at], p[at + 1], p[at + 2]
-    moves = int(p[at + 3])
-    record = scratch.view(np.int64)
-    for i in range(x.size):
-        record[i] = _record_of(x[i], ends, at + RECORDS)
-    for _ in range(moves):
-        for i in range(x.size):
-            record[i] = _next_record(x[i], p, record[i])
-    for i in range(x.size):
-        x[i] = _value_of(x[i], p, ends, record[i])
-
-
-@compiled(error_model="numpy", single_call=True)
-def look_up_both(ahead, back, x, p, at, scratch):
-    """Set the values of a table at the numbers of a row, and at their negatives, as `look_up` does.
-
-    ``ahead``, ``back`` and ``x`` are float64 arrays of shape (n,), ``scratch`` of (2 n,).
-    """
-    ends = p[at], p[at + 1], p[at + 2]
-    moves = int(p[at + 3])
-    count = x.size
-    records = scratch.view(np.int64)
-    one, other = lanes(records, 0, count), lanes(records, count, count)
-    for i in range(count):
-        one[i] = _record_of(x[i], ends, at + RECORDS)
-        other[i] = _record_of(-x[i], ends, at + RECORDS)
-    for _ in range(moves):
-        for i in range(count):
-            one[i] = _next_record(x[i], p, one[i])
-        for i in range(count):
-            other[i] = _next_record(-x[i], p, other[i])
-    for i in range(count):
-        ahead[i] = _value_of(x[i], p, ends, one[i])
-    for i in range(count):
-        back[i] = _value_of(-x[i], p, ends, other[i])
+    done = 0
+    if p[at + FOLLOWING] == 0.0:
+        while done + WIDE <= x.size:
+            if p[at + STAY] > 0.0:
+                _look_up_steps(found, x, sign, p, at, done)
+            else:
+                _look_up_lines(found, x, sign, p, at, done)
+            done += WIDE
+    for i in range(done, x.size):
+        found[i] = look_up(sign * x[i], p, at)

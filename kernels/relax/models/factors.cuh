@@ -29,14 +29,15 @@ __device__ __forceinline__ double degrees_of(double rise, double length) {
 // The value of the table at place ``at``; NaN beyond its ends.
 __device__ __forceinline__ double look_up(double x, const double* p, int at) {
   if (!(x >= p[at] && x <= p[at + 1])) return no_factor();
-  int record = at + 4 + 6 * int((x - p[at]) * p[at + 2]);
+  const int start = at + 6;
+  int record = start + 4 * int((x - p[at]) * p[at + 2]);
   for (int moves = int(p[at + 3]); moves > 0; --moves) {
-    const int after = int(p[record + 5]);
+    const int after = int(p[int(p[at + 5]) + (record - start) / 4]);
     if (x >= p[after]) record = after;
   }
-  const double knot = p[record];
-  const int line = record + (x >= knot ? 3 : 1);
-  double found = p[line] + (x - knot) * p[line + 1];
+  const double beyond = x - p[record];
+  double found = p[record + (beyond < 0.0 ? 2 : 3)];
+  if (!(p[at + 4] > 0.0)) found = p[record + 1] + beyond * found;
   return found < 0.0 ? 0.0 : found;
 }
 

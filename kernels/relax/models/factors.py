@@ -40,7 +40,7 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models.model import Model
 from orograph.kernels.vectors.exponential import exponential
 from orograph.kernels.vectors.lanes import lanes
-from orograph.kernels.vectors.tables import lay_out_table, look_up, look_up_both, look_up_row
+from orograph.kernels.vectors.tables import lay_out_table, look_up, look_up_row
 from orograph.tiles.arrays import Reals
 
 CONSTANT, TABLE, INVERSE, SECANT, TOBLER, IRMISCHER_CLARKE, STEPS = range(7)
@@ -143,7 +143,7 @@ def slope_factor(rise, length, p):
 def slope_factors(ahead, back, u, v, length, p, scratch):
     """Set the factors of a row of steps from heights u to v, and back, as `slope_factor` does.
 
-    ``ahead`` and ``back`` are float64 arrays of shape (n,), ``scratch`` of (3 n,).
+    ``ahead`` and ``back`` are float64 arrays of shape (n,), ``scratch`` of (2 n,).
     """
     kind = int(p[0])
     count = ahead.size
@@ -151,17 +151,17 @@ def slope_factors(ahead, back, u, v, length, p, scratch):
         ahead[:] = 1.0
         back[:] = 1.0
         return
-    angles, rest = lanes(scratch, 0, count), lanes(scratch, count, 2 * count)
+    angles, slopes = lanes(scratch, 0, count), lanes(scratch, count, count)
     for x in range(count):
         angles[x] = degrees_of(np.float64(v[x]) - np.float64(u[x]), np.float64(length[x]))
     if kind in (TABLE, INVERSE):
-        look_up_both(ahead, back, angles, p, OF_TABLE, rest)
+        look_up_row(ahead, angles, 1.0, p, OF_TABLE)
+        look_up_row(back, angles, -1.0, p, OF_TABLE)
         if kind == INVERSE:
             for x in range(count):
                 ahead[x] = _reciprocal(ahead[x])
                 back[x] = _reciprocal(back[x])
         return
-    slopes = lanes(rest, 0, count)
     for x in range(count):
         slopes[x] = (np.float64(v[x]) - np.float64(u[x])) / np.float64(length[x])
         ahead[x] = angles[x]
@@ -221,15 +221,15 @@ def _turn(angle):
 
 
 @compiled(error_model="numpy")
-def horizontal_factors(found, directions, heading, p, at, scratch):
+def horizontal_factors(found, directions, heading, p, at):
     """Set the factors of a heading in a row of cells, as `horizontal_factor` does.
 
-    ``found`` and ``scratch`` are float64 arrays of the row's length.
+    ``found`` is a float64 array of the row's length.
     """
     count = found.size
     for x in range(count):
         found[x] = _turn(heading - np.float64(directions[x]))
-    look_up_row(found, p, at + OF_TABLE, scratch)
+    look_up_row(found, found, 1.0, p, at + OF_TABLE)
     if int(p[at]) == INVERSE:
         for x in range(count):
             found[x] = _reciprocal(found[x])
@@ -253,11 +253,11 @@ def weigh_ground(ahead, back, u, v, low, high, length, p, means, scratch):
     p : (...) float64
     means : two (n,) float64
         By which the costs ahead and back are multiplied.
-    scratch : (5 n,) float64
+    scratch : (4 n,) float64
     """
     count = ahead.size
     uphill, downhill = lanes(scratch, 0, count), lanes(scratch, count, count)
-    slope_factors(uphill, downhill, u, v, length, p, lanes(scratch, 2 * count, 3 * count))
+    slope_factors(uphill, downhill, u, v, length, p, lanes(scratch, 2 * count, 2 * count))
     there, again = means
     for x in range(count):
         rise = np.float64(high[x]) - np.float64(low[x])

@@ -9,7 +9,7 @@ from typing import Any
 RASTERS = ("friction", "elevation")
 """The rasters that arguments of operations name; a model may need others."""
 
-SCRATCH = 7
+SCRATCH = 6
 """Numbers for a step that a model's form for a row may overwrite."""
 
 

@@ -22,7 +22,7 @@ def terrain(dz, length, friction, p):
     return (np.sqrt(length * length + dz * dz) * factor) * friction
 
 
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline=True)
 def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch):
     weigh_ground(ahead, back, u, v, u, v, length, p, (friction, friction), scratch)
 

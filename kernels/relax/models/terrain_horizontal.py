@@ -46,7 +46,7 @@ def terrain_horizontal(dz, length, friction, p, start, end):
     return (np.sqrt(length * length + rise * rise) * factor) * mean
 
 
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline=True)
 def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch):
     count = ahead.size
     start, end = lanes(further, at_u + 3 * plane, count), lanes(further, at_v + 3 * plane, count)
@@ -62,7 +62,7 @@ def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plan
     headings = p[int(p[at + NEXT]) :]
     there, again = lanes(scratch, 0, count), lanes(scratch, count, count)
     rest = lanes(scratch, 2 * count, scratch.size - 2 * count)
-    one, two = lanes(rest, 0, count), lanes(rest, count, count)
+    felt = lanes(rest, 0, count)
     for way in range(2):
         mean = again if way else there
         heading = (
@@ -70,11 +70,11 @@ def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plan
         )
         for side in range(2):
             cells = at_v if side else at_u
-            horizontal_factors(one, lanes(further, cells + 2 * plane, count), heading, p, at, two)
+            horizontal_factors(felt, lanes(further, cells + 2 * plane, count), heading, p, at)
             resistance = lanes(further, cells + plane, count)
             for i in range(count):
-                felt = np.float64(resistance[i]) * one[i]
-                mean[i] = mean[i] + felt if side else felt
+                here = np.float64(resistance[i]) * felt[i]
+                mean[i] = mean[i] + here if side else here
     for i in range(count):
         barred = 0.0 if (start[i] >= 0.0) & (end[i] >= 0.0) else np.nan
         barred += friction[i] - friction[i]

@@ -21,7 +21,7 @@ def terrain_surface(dz, length, friction, p, start, end):
     return (np.sqrt(length * length + rise * rise) * factor) * friction
 
 
-@compiled(error_model="numpy")
+@compiled(error_model="numpy", inline=True)
 def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plane, scratch):
     low, high = lanes(further, at_u, ahead.size), lanes(further, at_v, ahead.size)
     weigh_ground(ahead, back, u, v, low, high, length, p, (friction, friction), scratch)

@@ -229,7 +229,7 @@ def test_a_row_of_factors_has_the_bits_of_single_ones(kind: int, rows: int) -> N
     rises = 3 * np.concatenate([rng.normal(size=300), *ends])
     ahead, back = np.empty((2, rises.size))
     level, length = np.zeros(rises.size), np.full(rises.size, 3.0)
-    slope_factors(ahead, back, level, rises, length, p, np.empty(3 * rises.size))
+    slope_factors(ahead, back, level, rises, length, p, np.empty(2 * rises.size))
     for found, sign in ((ahead, 1), (back, -1)):
         expected = np.array([slope_factor(sign * rise, 3.0, p) for rise in rises])
         np.testing.assert_array_equal(found, expected)

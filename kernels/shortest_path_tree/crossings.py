@@ -7,8 +7,9 @@ that neither tiles nor their order change which one it is. The two distances and
 in that order, from the cell of the smaller label, each sum rounded to the dtype of distances.
 
 Rows are searched by chunks; those in a single zone, with the cells before them, are passed over.
-The pair that a cell crosses is as a rule the one found last in its column; else it is looked up in
-an open hash table with linear probing, doubled when it is half full. Parts are put together by
+The crossings of a row are listed, then taken into a table of pairs. The pair that a cell crosses is
+as a rule the one found last in its column; else it is looked up by an open hash table with linear
+probing, doubled when it is half full. Parts are put together by
 sorting the pairs. An edge belongs to the cell in its later row, or later in its row: each is seen
 in one tile. The edge costs are those of `orograph.kernels.relax.tile`. Serial.
 
@@ -117,26 +118,21 @@ def _is_less(total, here, there, cost, one, other):
 
 
 @compiled
-def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
-    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's index."""
-    dist, labels, friction, elevation, rules = borrowed((dist, labels, friction, elevation, rules))
-    height, stride = dist.shape
+def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
+    """List the crossings into the cells of a row; return how many there are.
+
+    ``first`` is the index of the row's first cell in the grid, and columns of the grid.
+    ``buffers`` hold a chunk's steps, lengths, places and scratch.
+    """
+    dist, friction, elevation, labels, rules = borrowed((*tile, labels, rules))
+    steps, lengths, places, scratch = borrowed(buffers)
+    pairs, cells, cost, column = borrowed(listed)
+    stride = dist.shape[1]
     reach = rules.reach
     columns = stride - 2 * reach
-    f, z, d, zone = friction.ravel(), elevation.ravel(), dist.ravel(), labels.ravel()
-    steps = np.empty(CHUNK, dist.dtype)
-    scratch = np.empty(ROW_SCRATCH * CHUNK)
-    lengths = np.empty(CHUNK, dist.dtype)
-    places = np.empty(CHUNK + 1, np.int64)
-    last = np.full(columns, np.int64(-1))  # the pair found last in each column
-    slots = np.full(64, np.int64(-1))
-    pairs = np.empty((32, 2), np.int64)
-    cells = np.empty((32, 2), np.int64)
-    cost = np.empty((32, 1), dist.dtype)
+    f, z, d, zone = friction.reshape(-1), elevation.reshape(-1), dist.reshape(-1), labels
     found = 0
-    for chunk in range((height - 2 * reach) * -(-columns // CHUNK)):
-        y = reach + chunk // -(-columns // CHUNK)
-        left = chunk % -(-columns // CHUNK) * CHUNK
+    for left in range(0, columns, CHUNK):
         count = min(CHUNK, columns - left)
         v = y * stride + reach + left
         if _is_even(zone, v, count, stride, reach):
@@ -157,39 +153,94 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
             )
             for place in range(crossed):
                 x = places[place]
-                if not step[x] < rules.unreached:
-                    continue  # a knight's move past a barrier
                 one, other = zone[v + x], zone[u + x]
-                here = first + (y - reach) * width + left + x
-                there = here - dy * width + dx
+                here = first[0] + left + x
+                there = here - dy * first[1] + dx
                 start, end = d[v + x], d[u + x]
-                if other < one:
-                    one, other = other, one
-                    here, there = there, here
-                    start, end = end, start
-                total = (start + step[x]) + end
-                entry = last[left + x]
-                if entry < 0 or pairs[entry, 0] != one or pairs[entry, 1] != other:
-                    slot = _slot_of(slots, pairs, one, other)
-                    entry = slots[slot]
-                    if entry < 0:
-                        if 2 * found == slots.size:
-                            slots = np.full(2 * slots.size, np.int64(-1))
-                            for old in range(found):
-                                slots[_slot_of(slots, pairs, pairs[old, 0], pairs[old, 1])] = old
-                            slot = _slot_of(slots, pairs, one, other)
-                            pairs, cells, cost = _grown(pairs), _grown(cells), _grown(cost)
-                        entry = found
-                        slots[slot] = entry
-                        pairs[entry, 0], pairs[entry, 1] = one, other
-                        cells[entry, 0], cells[entry, 1] = here, there
-                        cost[entry, 0] = total
-                        found += 1
-                    last[left + x] = entry
-                known = cost[entry, 0], cells[entry, 0], cells[entry, 1]
-                if _is_less(total, here, there, *known):
-                    cost[entry, 0] = total
-                    cells[entry, 0], cells[entry, 1] = here, there
+                swap = other < one
+                pairs[found, 0], pairs[found, 1] = (other, one) if swap else (one, other)
+                cells[found, 0], cells[found, 1] = (there, here) if swap else (here, there)
+                cost[found] = (end if swap else start) + step[x]
+                cost[found] += start if swap else end
+                column[found] = left + x
+                # one past a barrier is none
+                found += 1 if step[x] < rules.unreached else 0
+    return found
+
+
+@compiled
+def _insert(count, done, listed, table, found):
+    """Let a table of pairs take in listed crossings, from ``done`` on, as far as it has room.
+
+    Return how many pairs it has, and how many crossings are done.
+    """
+    listed_pairs, listed_cells, listed_cost, column = borrowed(listed)
+    slots, pairs, cells, cost, last = borrowed(table)
+    for k in range(done, count):
+        one, other = listed_pairs[k, 0], listed_pairs[k, 1]
+        entry = last[column[k]]
+        if entry < 0 or pairs[entry, 0] != one or pairs[entry, 1] != other:
+            slot = _slot_of(slots, pairs, one, other)
+            entry = slots[slot]
+            if entry < 0:
+                if 2 * found == slots.size:
+                    return found, k
+                entry = found
+                slots[slot] = entry
+                pairs[entry, 0], pairs[entry, 1] = one, other
+                cells[entry, 0], cells[entry, 1] = listed_cells[k, 0], listed_cells[k, 1]
+                cost[entry, 0] = listed_cost[k]
+                found += 1
+            last[column[k]] = entry
+        here, there = listed_cells[k, 0], listed_cells[k, 1]
+        known = cost[entry, 0], cells[entry, 0], cells[entry, 1]
+        if _is_less(listed_cost[k], here, there, *known):
+            cost[entry, 0] = listed_cost[k]
+            cells[entry, 0], cells[entry, 1] = here, there
+    return found, count
+
+
+@compiled
+def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
+    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's index.
+
+    Arrays are passed to functions that do much, since each pass counts their references.
+    """
+    reach = rules.reach
+    columns = dist.shape[1] - 2 * reach
+    zone = labels.reshape(-1)
+    buffers = (
+        np.empty(CHUNK, dist.dtype),
+        np.empty(CHUNK, dist.dtype),
+        np.empty(CHUNK + 1, np.int64),
+        np.empty(ROW_SCRATCH * CHUNK),
+    )
+    most = columns * (rules.steps + 1) + 1  # the last is what may not count
+    listed = (
+        np.empty((most, 2), np.int64),
+        np.empty((most, 2), np.int64),
+        np.empty(most, dist.dtype),
+        np.empty(most, np.int64),
+    )
+    last = np.full(columns, np.int64(-1))  # the pair found last in each column
+    slots = np.full(64, np.int64(-1))
+    pairs = np.empty((32, 2), np.int64)
+    cells = np.empty((32, 2), np.int64)
+    cost = np.empty((32, 1), dist.dtype)
+    found = 0
+    for y in range(reach, dist.shape[0] - reach):
+        place = first + (y - reach) * width, width
+        tile = dist, friction, elevation
+        count = _list_row(y, tile, zone, rules, unassigned, place, buffers, listed)
+        done = 0
+        while True:
+            found, done = _insert(count, done, listed, (slots, pairs, cells, cost, last), found)
+            if done == count:
+                break
+            slots = np.full(2 * slots.size, np.int64(-1))
+            for old in range(found):
+                slots[_slot_of(slots, pairs, pairs[old, 0], pairs[old, 1])] = old
+            pairs, cells, cost = _grown(pairs), _grown(cells), _grown(cost)
     return pairs[:found], cost[:found, 0], cells[:found]
 
 

@@ -135,15 +135,13 @@ class Distance(FrontierDefaults):
         """Return the tiles that contain sources, and the least initial cost in each."""
         if self.sources is None:
             return None
-        keys: dict[tuple[int, int], float] = {}
-        for row, column, cost in zip(
-            (self.sources.rows // tile).tolist(),
-            (self.sources.columns // tile).tolist(),
-            self.sources.costs.tolist(),
-            strict=True,
-        ):
-            keys[row, column] = min(cost, keys.get((row, column), math.inf))
-        return keys
+        rows, columns = self.sources.rows // tile, self.sources.columns // tile
+        order = np.lexsort((self.sources.costs, columns, rows))
+        rows, columns, costs = rows[order], columns[order], self.sources.costs[order]
+        least = np.ones(order.size, bool)
+        least[1:] = (np.diff(rows) != 0) | (np.diff(columns) != 0)
+        tiles = zip(rows[least].tolist(), columns[least].tolist(), strict=True)
+        return dict(zip(tiles, costs[least].tolist(), strict=True))
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Raise InputError for cells of friction or elevation that cannot be used."""

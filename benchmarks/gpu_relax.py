@@ -8,8 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
+from threading import Event, Thread
 from typing import Any
 
+import cupy
 import numpy as np
 from device_time import TimedDevice
 from relax_kernel import GRIDS
@@ -172,6 +176,7 @@ def speed(side: int) -> None:
 def run(side: int) -> None:
     """A tile from and to the host, on both backends; whole runs; and what tunables do."""
     whole_runs(4 * side, min(side, 4096))
+    walking_times(2 * side, min(side, 4096))
     tunables(side)
     side = min(side, 4096)
     grid = GRIDS["slopes"](side)
@@ -217,6 +222,61 @@ def whole_runs(side: int, tile: int) -> None:
                     call()
     finally:
         cuda._gpu = before
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """Return the most bytes of GPU memory that arrays had during a call."""
+    pool, ended, most = cupy.get_default_memory_pool(), Event(), [0]
+    pool.free_all_blocks()
+    before = pool.used_bytes()
+
+    def watch() -> None:
+        while not ended.wait(0.002):
+            most[0] = max(most[0], pool.used_bytes() - before)
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        call()
+    finally:
+        ended.set()
+        watcher.join()
+    return most[0]
+
+
+def walking_times(side: int, patch: int) -> None:
+    """Arrays to arrays: Tobler's walking times beside plain distances, on squares and on a strip.
+
+    Squares are mirrored copies of a patch. Seconds are of the second call.
+    """
+    flip = np.arange(2 * patch)
+    fold = np.resize(np.where(flip < patch, flip, 2 * patch - 1 - flip), side)
+    surfaces = {
+        "fractal": fractal(patch)[np.ix_(fold, fold)],
+        "noise": (noise(patch) * np.float32(0.12))[np.ix_(fold, fold)],
+        "8 rows": np.random.default_rng(0).uniform(0, 10, (8, side**2 // 64)).astype(np.float32),
+    }
+    how = {"cell_size": 30, "dtype": "float32", "backend": "cuda"}
+    for name, heights in surfaces.items():
+        source = [(heights.shape[1] // 2, heights.shape[0] // 2)]
+        friction = heights / np.float32(100) + np.float32(1)
+        for what, call in {
+            "walking time": partial(og.walking_time, heights, source, **how),
+            "friction": partial(og.cost_distance, friction, source, **how),
+            "height difference": partial(
+                og.cost_distance, heights, source, cost="absolute_difference", **how
+            ),
+        }.items():
+            peak = peak_bytes(call)
+            begin = time.perf_counter()
+            call()
+            seconds = time.perf_counter() - begin
+            print(
+                f"{what}, {name} {heights.shape}: {seconds:.3f} s, "
+                f"{heights.size / seconds / 1e9:.2f} Gcell/s, "
+                f"{peak / heights.size:.0f} bytes a cell",
+                flush=True,
+            )
 
 
 def tunables(side: int) -> None:

@@ -64,6 +64,13 @@ class Device(Protocol):
     def use_own_stream(self) -> None:
         """Give the calling thread its own stream, so that its work runs alongside other work."""
 
+    def on_stream(self, number: int) -> AbstractContextManager[None]:
+        """Context in which the calling thread works on a stream that threads take in turns.
+
+        What it launched before has to be done, and so has what it launches within at the end.
+        Memory is kept for streams, so what one thread had the next can use.
+        """
+
     def active(self) -> AbstractContextManager[Any]:
         """Context in which the calling thread uses this device."""
 
@@ -82,10 +89,11 @@ class Device(Protocol):
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """Copy an array to the memory of the device."""
 
-    def upload_into(self, target: Buffer, values: npt.NDArray[Any]) -> None:
+    def upload_into(self, target: Buffer, values: npt.NDArray[Any], *, wait: bool = True) -> None:
         """Copy a matrix into one of the device, or into a part of its rows and columns.
 
-        Behind all that the calling thread has launched, and done when this returns.
+        Behind all that the calling thread has launched, and done when this returns; without
+        ``wait`` when the thread next waits for the device.
         """
 
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
@@ -149,6 +157,17 @@ class CupyDevice:
         """Give the calling thread its own stream, so that its work runs alongside other work."""
         self._cupy.cuda.Stream.ptds.use()
 
+    @contextmanager
+    def on_stream(self, number: int) -> Iterator[None]:
+        """Context in which the calling thread works on a stream that threads take in turns."""
+        before = self._cupy.cuda.get_current_stream()
+        # leaving a `with` would bring back the default stream, not the thread's own
+        _stream(self._cupy.cuda.runtime.getDevice(), number).use()
+        try:
+            yield
+        finally:
+            before.use()
+
     def active(self) -> AbstractContextManager[Any]:
         """Context in which the calling thread uses this device."""
         return nullcontext() if self._number is None else self._cupy.cuda.Device(self._number)
@@ -204,11 +223,11 @@ class CupyDevice:
         self._cupy.cuda.get_current_stream().synchronize()
         return buffer
 
-    def upload_into(self, target: Buffer, values: npt.NDArray[Any]) -> None:
+    def upload_into(self, target: Buffer, values: npt.NDArray[Any], *, wait: bool = True) -> None:
         """Copy a matrix into one of the device, or into a part of its rows and columns."""
         values = np.ascontiguousarray(values, target.dtype)
         there = target.data.ptr, target.strides[0]
-        self._copy_rows(*there, values.ctypes.data, values.strides[0], values)
+        self._copy_rows(*there, values.ctypes.data, values.strides[0], values, wait)
 
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
         """Copy an array of the device to the host, after all launched work has run."""
@@ -228,14 +247,21 @@ class CupyDevice:
         return [self.host_array((pieces.PIECE,), np.uint8) for _ in range(count)]
 
     def _copy_rows(
-        self, to: int, to_pitch: int, start: int, pitch: int, like: npt.NDArray[Any]
+        self,
+        to: int,
+        to_pitch: int,
+        start: int,
+        pitch: int,
+        like: npt.NDArray[Any],
+        wait: bool = True,
     ) -> None:
         """Copy the rows of a matrix in stream order, and wait until that is done."""
         if like.size:
             runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream()
             size = like.shape[1] * like.itemsize, like.shape[0], runtime.memcpyDefault
             runtime.memcpy2DAsync(to, to_pitch, start, pitch, *size, stream.ptr)
-            stream.synchronize()
+            if wait:
+                stream.synchronize()
 
     def synchronize(self) -> None:
         """Wait until all that the calling thread has launched has run."""
@@ -377,6 +403,13 @@ def _function(source: str, kernel: str, options: tuple[str, ...], device: int) -
 
     capability = cupy.cuda.Device(device).compute_capability
     return _module(source, options, device, capability).get_function(kernel)
+
+
+@cache
+def _stream(device: int, number: int) -> Any:
+    import cupy
+
+    return cupy.cuda.Stream(non_blocking=True)
 
 
 @cache

@@ -287,6 +287,10 @@ class Emulator:
     def use_own_stream(self) -> None:
         """Launches are done when they return: there is nothing that could run beside them."""
 
+    def on_stream(self, number: int) -> AbstractContextManager[None]:
+        """There is one stream."""
+        return nullcontext()
+
     def active(self) -> AbstractContextManager[None]:
         """Devices on the CPU are always at hand."""
         return nullcontext()
@@ -318,7 +322,9 @@ class Emulator:
         """A copy of an array."""
         return np.array(buffer, order="C")
 
-    def upload_into(self, target: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    def upload_into(
+        self, target: npt.NDArray[Any], values: npt.NDArray[Any], *, wait: bool = True
+    ) -> None:
         """Copy a matrix into a part of another."""
         target[...] = values
 

@@ -1,0 +1,1 @@
+"""Blosc frames of tiles, decoded and encoded by a GPU."""

@@ -20,6 +20,7 @@ PLACES = {
     "read bytes": ["tiles.storage:_FileReader.range"],
     "checksums": ["tiles.store.shard:without_checksum", "tiles.store.shard:with_checksum"],
     "decompress": ["tiles.store.shard:decompress"],
+    "decode on the GPU": ["kernels.blosc.cells:Target.decode"],
     "check cells": [
         "distance.problem:Distance.check",
         "distance.hops:Hops.check",
@@ -35,6 +36,7 @@ PLACES = {
         "kernels.relax.cuda:DeviceTile.read_out",
     ],
     "download": ["kernels.device:CupyDevice.download"],
+    "encode on the GPU": ["kernels.blosc.cells:Source.encode"],
     "compress": ["tiles.store.shard:compress"],
     "write bytes": ["tiles.storage:replace_file"],
     "flush to disk": ["tiles.storage:sync_file"],

@@ -46,6 +46,10 @@ class Backend(Protocol):
         """Copy an array from the backend's memory to host memory."""
 
     @property
+    def encodes(self) -> bool:
+        """Whether it encodes results itself, which are best left in its memory until then."""
+
+    @property
     def finds_again(self) -> bool:
         """Whether recomputing the result of a tile is faster than saving and reading it."""
 
@@ -54,6 +58,7 @@ class NumbaBackend:
     """Compiled loops on the CPU, in this process's memory."""
 
     name = "numba"
+    encodes = False
     finds_again = False
     cells_a_visit = 15_000  # a millisecond or so: halo and border
 
@@ -78,6 +83,7 @@ class CudaBackend:
     """CUDA kernels on this process's GPU."""
 
     name = "cuda"
+    encodes = True
     finds_again = True
     cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
 

@@ -1,4 +1,4 @@
-"""Minimum spanning forest of one tile on a GPU: the host's side of ``forest.cu``.
+"""Minimum spanning forest of one tile on a GPU: the host's side of ``forest.cu`` and ``mask.cu``.
 
 The result equals that of `orograph.kernels.forest.tile` bit for bit. The edge list, the components
 and the rounds stay on the device. The host reads a few counters once per batch of rounds.
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.kernels.device import (
     Buffer,
@@ -25,9 +26,10 @@ from orograph.kernels.forest.exact_sum import fold_sum
 from orograph.kernels.forest.keys import key_limits, native_values, unused_key
 from orograph.kernels.forest.tile import TileForest, check_arguments, check_magnitude
 from orograph.kernels.forest.weights import find_weight
-from orograph.tiles.arrays import Array
+from orograph.tiles.arrays import Array, Indices
 
 SOURCE = "forest/forest.cu"
+MASK = "forest/mask.cu"
 THREADS = 256
 MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length
 BATCH = 8  # rounds between two reads of the counters
@@ -349,3 +351,31 @@ def tile_forest(
         border_cell(device.download(found.a)[order], h, w),
         border_cell(device.download(found.b)[order], h, w),
     )
+
+
+def draw_edges(
+    packed: npt.NDArray[np.uint8],
+    shape: tuple[int, int],
+    first: Indices,
+    bits: npt.NDArray[np.uint8],
+    *,
+    device: Device | None = None,
+) -> Buffer:
+    """Return a mask unpacked from two cells a byte, with further bits set, on a GPU.
+
+    As `orograph.kernels.forest.nibbles.draw_edges`.
+    """
+    device = device or current_device()
+    xp, cells = device.array_module, shape[0] * shape[1]
+    words = xp.empty(-(-cells // 4), np.uint32)
+    mask = words.view(np.uint8)[:cells].reshape(shape)
+
+    def launch(kernel: str, count: int, *arguments: Any) -> None:
+        grid, given = blocks_for(count, THREADS), (*arguments, np.int32(count))
+        device.launch(MASK, kernel, grid, (THREADS,), given)
+
+    launch("unpack_cells", packed.size, device.upload(packed), mask, np.int32(cells))
+    if first.size:
+        places = device.upload(first.astype(np.int32))
+        launch("set_bits", first.size, places, device.upload(bits), words)
+    return mask

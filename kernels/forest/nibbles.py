@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arrays import Array, Indices, empty
+
 Mask = npt.NDArray[np.uint8]
 
 STEP = 2**16  # pairs packed at a time, which fit into a cache
@@ -51,6 +53,35 @@ def unpack_nibbles(packed: Mask, mask: Mask) -> None:
         both |= shifted
         np.bitwise_and(both, 0x0F0F, out=pairs[at : at + both.size])
     cells[2 * pairs.size :] = packed[pairs.size :] & 15
+
+
+def draw_edges(
+    packed: npt.NDArray[np.uint8],
+    shape: tuple[int, int],
+    first: Indices,
+    bits: npt.NDArray[np.uint8],
+) -> Array:
+    """Return a mask unpacked from two cells a byte, with further bits set.
+
+    Parameters
+    ----------
+    packed : (ceil(h * w / 2),) uint8
+        As `pack_nibbles` returns it.
+    shape : (int, int)
+        Rows and columns of the mask, h and w.
+    first : (k,) integers
+        Cells, counted in C order, in which bits are set; one may be there several times.
+    bits : (k,) uint8
+        Those bits.
+
+    Returns
+    -------
+    (h, w) uint8, in the memory of the backend
+    """
+    mask = empty(shape, np.uint8)
+    unpack_nibbles(packed, mask)
+    np.bitwise_or.at(mask.ravel(), first, bits)
+    return mask
 
 
 def count_bits(mask: Mask) -> int:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.label.labels import CellLabels
+from orograph.kernels.blosc.cells import Source, Target
+from orograph.kernels.device import Buffer, Device, blocks_for, current_device, value_type
+from orograph.kernels.label import labels as labels_here
+from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
 from orograph.kernels.label.tile import TileComponents, TileLabels, classes_as_words
+from orograph.tiles.arrays import Indices
+from orograph.tiles.format.codec import BITSHUFFLE
+from orograph.tiles.format.frames import StoredTile
+from orograph.tiles.grid.window import Window
 
 SOURCE = "label/label.cu"
+RENUMBER = "label/renumber.cu"
 BLOCK = (32, 64)  # rows and columns of a thread block, as in label.cu
 LABEL_THREADS = (32, 2)
 THREADS = (32, 8)
@@ -117,7 +125,7 @@ def label_tile(
     """
     where, found, first = _label(device, classes, nodata, connectivity)
     size, box = map(where.download, measure_buffers(where, found, first.size))
-    labels = _download_labels(where, found, narrow and first.size < 2**16)
+    labels = where.download(_narrow(found, narrow and first.size < 2**16))
     return TileLabels(labels, first.astype(np.int64), size.view(np.int64), box)
 
 
@@ -135,7 +143,7 @@ def find_components(
     """
     where, found, first = _label(device, classes, nodata, connectivity)
     size, box = map(where.download, measure_buffers(where, found, first.size if measure else 0))
-    labels = CellLabels(_download_labels(where, found, first.size < 2**16))
+    labels = DeviceLabels(where, _narrow(found, first.size < 2**16))
     h, w = classes.shape
     rows = np.searchsorted(first, (np.arange(h + 1) * w).astype(first.dtype))
     return TileComponents(labels, first, rows, size.view(np.int64), box.astype(np.int64))
@@ -152,8 +160,65 @@ def _label(
     return where, found, where.download(first_buffer(where, found, count))
 
 
-def _download_labels(device: Device, found: LabelBuffers, narrow: bool) -> npt.NDArray[Any]:
-    """Return the labels as int32, or as uint16."""
-    if narrow:
-        return device.download(found.labels.astype(np.uint16))
-    return device.download(found.labels).view(np.int32)
+def _narrow(found: LabelBuffers, narrow: bool) -> Buffer:
+    """Return the labels as int32, or as uint16, on the device."""
+    return found.labels.astype(np.uint16) if narrow else found.labels.view(np.int32)
+
+
+@dataclass(frozen=True)
+class DeviceLabels:
+    """Labels of a tile in a device's memory, with the functions of `CellLabels`."""
+
+    device: Device
+    labels: Buffer
+    """(h, w) uint16 or int32: 0 for background and nodata."""
+
+    def first_cells(self, first: npt.NDArray[Any]) -> Indices:
+        """Return the row-major indices of some first cells, which they are."""
+        return first.astype(np.int64)
+
+    def at(self, cells: Indices) -> Indices:
+        """Return the labels of cells, given by their row-major indices."""
+        device = self.device
+        return device.download(self.labels.ravel()[device.upload(cells)]).astype(np.int64)
+
+    def saved(self) -> CellLabels | EncodedLabels:
+        """Return the labels as they are saved: encoded, if the device can do that."""
+        h, w = self.labels.shape
+        source = Source(self.device, self.labels, Window(0, 0, h, w))
+        side, dtype = max(h, w), source.dtype
+        frames = source.encode([source.window], side, dtype.type(0), BITSHUFFLE)
+        if frames is None:
+            return CellLabels(source.to_host())
+        return EncodedLabels(frames[0], side, (h, w), dtype.itemsize)
+
+
+def write_labels(
+    labels: Labels,
+    table: Indices,
+    shape: tuple[int, int],
+    dtype: npt.DTypeLike,
+    *,
+    device: Device | None = None,
+) -> Any:
+    """Return ``table[label]`` of each cell of a tile.
+
+    As `orograph.kernels.label.labels.write_labels`; labels by runs, which a CPU has found, are
+    written there.
+    """
+    where = device or current_device()
+    if isinstance(labels, RunLabels):
+        return labels_here.write_labels(labels, table, shape, dtype)
+    if isinstance(labels, CellLabels):
+        cells = where.upload(labels.labels)
+    else:
+        cells = where.array_module.empty(shape, labels.dtype)
+        tile = StoredTile(0, labels.frame.size, Window(0, 0, *shape), 0, 0)
+        Target(where, cells).decode([(labels.frame, [tile])], labels.side, labels.dtype)
+    out = where.array_module.empty(shape, dtype)
+    where.launch(
+        *(RENUMBER, "number_cells", blocks_for(out.size, 256), (256,)),
+        (cells, where.upload(table), out, np.int32(out.size)),
+        defines={"LABEL": value_type(cells.dtype), "NUMBER": value_type(dtype)},
+    )
+    return out

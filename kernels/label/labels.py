@@ -1,6 +1,6 @@
-"""Provisional labels of a tile, stored by runs or by cells.
+"""Provisional labels of a tile, stored by runs, by cells, or by cells as a GPU encodes them.
 
-Both forms offer the same functions, and both write labels by a look-up in a table of the final
+All forms offer the same functions, and write labels by a look-up in a table of the final
 numbers: once a run, or once a cell.
 """
 
@@ -15,7 +15,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from orograph.kernels.label.renumber import renumber
 from orograph.kernels.label.runs import find_cells, read_labels, write_runs
-from orograph.tiles.arrays import Indices
+from orograph.tiles.arrays import Indices, empty
+from orograph.tiles.format.codec import decompress
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -48,6 +49,10 @@ class RunLabels:
         read_labels(*runs, self.width, cells, labels)
         return labels
 
+    def saved(self) -> RunLabels:
+        """Return the labels as they are saved: themselves."""
+        return self
+
     def write(self, table: Indices, out: Integers) -> None:
         """Write ``table[label]`` of each cell to ``out``, (h, w), rows contiguous."""
         runs = self.starts, self.edges, self.base, self.component
@@ -69,9 +74,52 @@ class CellLabels:
         """Return the labels of cells, given by their row-major indices."""
         return self.labels.ravel()[cells].astype(np.int64)
 
+    def saved(self) -> CellLabels:
+        """Return the labels as they are saved: themselves."""
+        return self
+
     def write(self, table: Indices, out: Integers) -> None:
         """Write ``table[label]`` of each cell to ``out``, (h, w), rows contiguous."""
         renumber(self.labels, table, *as_line(out))
+
+
+@dataclass(frozen=True)
+class EncodedLabels:
+    """Labels of a tile stored by cells, as a Blosc frame that a GPU has made and can decode."""
+
+    frame: npt.NDArray[np.uint8]
+    """Of a square tile: its cells beyond the labels are 0."""
+    side: int
+    """Cells a side of that square."""
+    shape: tuple[int, int]
+    """Rows and columns of the labels."""
+    width: int
+    """Bytes of a label: 2 if they are uint16, 4 if they are int32."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the labels."""
+        return np.dtype(np.uint16 if self.width == 2 else np.int32)
+
+    def write(self, table: Indices, out: Integers) -> None:
+        """Write ``table[label]`` of each cell to ``out``, (h, w), rows contiguous."""
+        cells = np.empty((self.side, self.side), self.dtype)
+        decompress(self.frame, cells)
+        rows, columns = self.shape
+        CellLabels(np.ascontiguousarray(cells[:rows, :columns])).write(table, out)
+
+
+Labels = RunLabels | CellLabels | EncodedLabels
+"""Labels of a tile as they are saved."""
+
+
+def write_labels(
+    labels: Labels, table: Indices, shape: tuple[int, int], dtype: npt.DTypeLike
+) -> Integers:
+    """Return ``table[label]`` of each cell of a tile, in the memory of the backend."""
+    out: Integers = empty(shape, dtype)
+    labels.write(table, out)
+    return out
 
 
 def as_line(out: Integers) -> tuple[Integers, int]:

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.label.labels import CellLabels, RunLabels
+from orograph.kernels.label.labels import RunLabels
 from orograph.kernels.label.runs import WORD, find_runs, measure_runs, number_components
 
 MAX_CELLS = 2**31 - 1
@@ -59,7 +59,8 @@ class TileLabels(NamedTuple):
 class TileComponents(NamedTuple):
     """The components of one tile, numbered as in `TileLabels`; their labels are not written."""
 
-    labels: RunLabels | CellLabels
+    labels: Any
+    """`RunLabels`, or what a GPU has with their functions."""
     first: npt.NDArray[np.integer[Any]]
     """(n,): first run or cell of each component, ascending: see ``labels.first_cells``."""
     rows: npt.NDArray[np.int64]

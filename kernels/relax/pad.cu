@@ -55,6 +55,18 @@ extern "C" __global__ void pad_costs(
   padded[place] = cost;
 }
 
+// Set ``found`` where a cell of a part of a raster, from ``first`` on, is less than ``least`` or more
+// than ``most``. NaN is neither; nodata is left out.
+extern "C" __global__ void find_outside(
+    const CELL* cells, Int64 first, int pitch, int height, int width, Float64 least, Float64 most,
+    CELL nodata, int stated, int* found) {
+  const int place = blockIdx.x * blockDim.x + threadIdx.x;
+  if (place >= height * width) return;
+  const CELL cell = cells[first + Int64(place / width) * pitch + place % width];
+  const bool outside = Float64(cell) < least || Float64(cell) > most;
+  if (outside && !(stated && cell == nodata)) atomicExch(found, 1);
+}
+
 // Write the distances without their halo, whole numbers divided by ``per``, ``blank`` where there
 // is none, and count cells that are reached, cut off, and barriers. first, second: the rasters of
 // costs, or one of them twice.

@@ -22,6 +22,7 @@ from orograph.kernels.device import (
 )
 from orograph.kernels.relax.pad import ReadOut, barrier_of
 from orograph.kernels.relax.tile import TileState
+from orograph.tiles.grid.window import Window
 
 SOURCE = "relax/pad.cu"
 THREADS = 256
@@ -56,6 +57,38 @@ def pad_costs(
         defines=_types(dtype, there.dtype),
     )
     return padded
+
+
+def are_within(
+    cells: Buffer,
+    part: Window,
+    limits: tuple[float, float],
+    nodata: float | None,
+    dtype: np.dtype[Any],
+    *,
+    device: Device | None = None,
+) -> bool:
+    """Return whether all cells of a part of a raster are NaN, nodata or within limits.
+
+    ``dtype`` is that of distances, for which the other kernels are compiled too.
+    """
+    device = device or current_device()
+    found = device.array_module.zeros(1, np.int32)
+    stated = nodata is not None and not np.isnan(nodata)
+    pitch = cells.shape[1]
+    device.launch(
+        SOURCE,
+        "find_outside",
+        blocks_for(part.size, THREADS),
+        (THREADS,),
+        (
+            *(cells, np.int64(part.y * pitch + part.x)),
+            *(np.int32(pitch), *map(np.int32, part.shape), *map(np.float64, limits)),
+            *(scalar(cells.dtype, nodata if stated else 0), np.int32(stated), found),
+        ),
+        defines=_types(dtype, cells.dtype),
+    )
+    return not device.download(found)[0]
 
 
 def read_out(

@@ -34,7 +34,7 @@ from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
-from orograph.kernels.label.labels import CellLabels, RunLabels
+from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
 from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
@@ -46,7 +46,7 @@ from orograph.tiles.arguments import (
     check_outputs,
     refuse_arguments,
 )
-from orograph.tiles.arrays import Array, Columns, Integers, empty
+from orograph.tiles.arrays import Array, Columns, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import register, stored
 from orograph.tiles.graph.graph import Graph
@@ -74,6 +74,7 @@ DTYPES = ("int64", "int32")
 
 register("components-run-labels", RunLabels)
 register("components-cell-labels", CellLabels)
+register("components-encoded-labels", EncodedLabels)
 
 METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
 """Of graphs alone."""
@@ -108,7 +109,7 @@ class Summary:
 class LeafState:
     """Saved state of a tile: its labels and the attributes of each of its components."""
 
-    labels: RunLabels | CellLabels
+    labels: Labels
     rows: Integers
     """Number of components that begin above each row of the tile, and of all."""
     kept: npt.NDArray[np.bool_]
@@ -211,7 +212,9 @@ class Components:
             parts,
             np.diff(numbered(tile.rows)),
         )
-        return summary, LeafState(tile.labels, tile.rows, kept, touching, tile.size, tile.box)
+        return summary, LeafState(
+            tile.labels.saved(), tile.rows, kept, touching, tile.size, tile.box
+        )
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -324,9 +327,9 @@ class Components:
 
     def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
         """Return the final labels of a tile."""
-        blocks = {v.name: empty(place.window.shape, v.dtype) for v in self.outputs}
-        self.finish_into(place, saved, message, blocks)
-        return blocks
+        write, table = kernel("write_labels", self.backend), numbers(saved, message)
+        shape = place.window.shape
+        return {v.name: write(saved.labels, table, shape, v.dtype) for v in self.outputs}
 
     def finish_into(
         self, place: Place, saved: LeafState, message: Message, blocks: Mapping[str, Array]

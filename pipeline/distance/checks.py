@@ -21,6 +21,22 @@ def longest_step(lengths: npt.NDArray[np.float64], connectivity: int) -> float:
     return float(lengths[: {4: 2, 8: 3, 16: 5}[connectivity]].max())
 
 
+def most_friction(cells: np.dtype[Any], dtype: np.dtype[Any], count: int, longest: float) -> float:
+    """Return the greatest friction of cells of a dtype for distances of another.
+
+    ``count`` is the number of cells of the grid: no path has more; ``longest`` is the length of
+    its longest step.
+    """
+    if dtype.kind == "i":
+        # the friction of four cells times the length of a step stays below
+        most: float = BARRIER // (8 * math.ceil(longest))
+    else:
+        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1) * max(longest, 1.0))
+    if cells.kind == "f":
+        most = min(most, float(np.finfo(cells).max))
+    return most
+
+
 def check_friction(
     cells: Array,
     nodata: float | int | None,
@@ -32,18 +48,10 @@ def check_friction(
 ) -> None:
     """Raise InputError at the first cell whose friction is negative, infinite or too large.
 
-    Refuse too, where distances are integers, what is not a multiple of ``unit``.
-
-    ``count`` is the number of cells of the grid: no path has more; ``longest`` is the length of
-    its longest step.
+    Refuse too, where distances are integers, what is not a multiple of ``unit``. The other
+    arguments are those of `most_friction`.
     """
-    if dtype.kind == "i":
-        # the friction of four cells times the length of a step stays below
-        most: float = BARRIER // (8 * math.ceil(longest))
-    else:
-        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1) * max(longest, 1.0))
-    if cells.dtype.kind == "f":
-        most = min(most, float(np.finfo(cells.dtype).max))
+    most = most_friction(cells.dtype, dtype, count, longest)
     bad = first_outside(cells, nodata, most)
     if bad >= 0:
         must = (
@@ -53,6 +61,11 @@ def check_friction(
         refuse_cell("friction", cells, bad, frame, must)
     if dtype.kind == "i":
         check_multiples(cells, nodata, frame, "friction", unit)
+
+
+def most_height(dtype: np.dtype[Any]) -> float:
+    """Return the greatest height, above or below 0, for distances of a dtype."""
+    return BARRIER // 8 if dtype.kind == "i" else float(np.finfo(dtype).max) / 8
 
 
 def check_heights(
@@ -65,9 +78,7 @@ def check_heights(
     """Raise InputError at the first cell whose height is too large for the dtype of distances."""
     if dtype.kind == "i":
         check_multiples(cells, nodata, frame, name, 1)
-        most: float = BARRIER // 8
-    else:
-        most = float(np.finfo(dtype).max) / 8
+    most = most_height(dtype)
     limits = np.iinfo(cells.dtype) if cells.dtype.kind in "iu" else np.finfo(cells.dtype)
     if max(-float(limits.min), float(limits.max)) <= most:
         return

@@ -7,7 +7,7 @@ surface of friction one with barriers where the mask says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,11 @@ class Hops(Distance):
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Accept any mask: each value is passable or not."""
+
+    @property
+    def accept(self) -> Callable[[Sequence[Any], Window], bool]:
+        """A function that accepts any mask."""
+        return lambda cells, part: True
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the hops of a tile's cells, and counts of reached and unreached cells."""

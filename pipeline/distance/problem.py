@@ -2,12 +2,14 @@
 
 Each tile is brought to its fixpoint by a backend's `orograph.kernels.relax.resident.ResidentTile`;
 `orograph.engines.frontier.driver` visits tiles until none can improve another.
+
+One idea, long: all that the engine asks of a distance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +18,13 @@ import numpy.typing as npt
 
 from orograph.arguments.barriers import BARRIERS
 from orograph.arguments.sources import Sources, Targets, is_source
-from orograph.distance.checks import check_friction, check_heights, longest_step
+from orograph.distance.checks import (
+    check_friction,
+    check_heights,
+    longest_step,
+    most_friction,
+    most_height,
+)
 from orograph.distance.links import TileLinks, visit_with_links
 from orograph.engines.frontier.links import Links
 from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
@@ -25,6 +33,7 @@ from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.definitions import weights_a_cell
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
 from orograph.kernels.relax.pad import barrier_of
+from orograph.kernels.relax.pad_cuda import are_within
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
@@ -153,6 +162,23 @@ class Distance(FrontierDefaults):
                 check_friction(raster, nodata, frame, self.dtype, self.cells, longest, unit)
             else:
                 check_heights(raster, nodata, frame, self.dtype, name)
+
+    @property
+    def accept(self) -> Callable[[Sequence[Any], Window], bool] | None:
+        """A check of cells on a GPU; None where distances are integers, whose costs must be too."""
+        return None if self.dtype.kind == "i" else self._accept
+
+    def _accept(self, cells: Sequence[Any], part: Window) -> bool:
+        """Return whether all cells of a part on a GPU are within the limits of `check`."""
+        longest, most = longest_step(self.lengths, self.connectivity), most_height(self.dtype)
+        for name, raster in self._costs(cells).items():
+            limits = -most, most
+            if name == "friction":
+                own = np.dtype(raster.dtype)
+                limits = 0.0, most_friction(own, self.dtype, self.cells, longest)
+            if not are_within(raster, part, limits, self.nodata[name], self.dtype):
+                return False
+        return True
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return the initial state of a tile: only its sources are reached."""

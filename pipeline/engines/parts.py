@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
 from orograph.kernels.backends import Backend
+from orograph.kernels.blosc.cells import Source, Target
+from orograph.tiles.format.frames import DeviceCells
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import decode
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.system import cores
 
@@ -57,24 +61,42 @@ def read_parts(
     parts: Sequence[Window],
     frame: Window,
     check: Callable[[Sequence[npt.NDArray[Any]], Window], None],
+    accept: Callable[[Sequence[Any], Window], bool] | None,
 ) -> list[Any]:
     """Read a window of each raster into GPU memory, in parts, by several threads.
 
-    ``check`` is called with the cells of each part.
+    ``check`` is called with the cells of each part. If there is ``accept``, tiles are decoded on
+    the GPU where they can be; it is called with all cells there and the place of a part in them,
+    and says whether that needs no check.
     """
     cells = [device.array_module.empty(frame.shape, raster.dtype) for raster in rasters]
     # what was launched before may still use this memory, and other threads do not wait for it
     device.synchronize()
 
     def read(part: Window) -> None:
+        inside = Window(part.y - frame.y, part.x - frame.x, *part.shape)
         with backend.array_memory():
+            targets = [Target(device, whole, inside.y, inside.x) for whole in cells]
+            if accept is not None and all(map(decode, rasters, repeat(part), targets)):
+                if not accept(cells, inside):
+                    check([device.download(whole[inside.slices]) for whole in cells], part)
+                return
             found = [raster.read(part) for raster in rasters]
             check(found, part)
             for whole, values in zip(cells, found, strict=True):
-                device.upload_into(whole[part.within(frame)], values)
+                device.upload_into(whole[inside.slices], values)
 
     in_threads(read, parts)
     return cells
+
+
+def to_write(backend: Backend, array: Any, window: Window) -> npt.NDArray[Any] | DeviceCells:
+    """Return a part of an array as it is written to a raster: a GPU encodes its own."""
+    for device in backend.devices()[:1]:
+        if isinstance(array, device.array_module.ndarray):
+            return Source(device, array, window)
+    part: npt.NDArray[Any] = array[window.slices]
+    return part
 
 
 def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:

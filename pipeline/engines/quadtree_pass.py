@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Task
 
+from orograph.engines.parts import to_write
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
 from orograph.engines.sweep_problems import (
     FinishingInPlace,
@@ -50,10 +51,11 @@ from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import Handle, load
 from orograph.execution.run import Progress, ResultTable
 from orograph.execution.watch import begin_phase
-from orograph.kernels.backends import get_backend
+from orograph.kernels.backends import Backend, get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
+from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import stores_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Columns
@@ -303,7 +305,8 @@ class QuadtreePass:
         with located(whole), using(fetched):
             for place, blocks in self._descend(node, saved, message, tables, writers):
                 for name, block in blocks.items():
-                    writers[name].put(place.window, block)
+                    cells = to_write(self._backend, block, Window(0, 0, *block.shape))
+                    writers[name].put(place.window, cells)
         checkpoints.together(
             *(writer.close for writer in writers.values()),
             *([partial(self._save_rows, node, tables)] if tables else []),
@@ -379,7 +382,7 @@ class QuadtreePass:
                 saved = self.problem.reread(place, saved, *self._cells(place))
             if self.tabulated is not None:
                 tables.append(self.tabulated.rows_of_tile(place, saved, message))
-            if isinstance(self.problem, FinishingInPlace):
+            if isinstance(self.problem, FinishingInPlace) and not self._backend.encodes:
                 blocks = {name: writer.block(place.window) for name, writer in writers.items()}
                 self.problem.finish_into(place, saved, message, blocks)
                 yield place, blocks
@@ -396,6 +399,10 @@ class QuadtreePass:
 
     def _cells(self, place: Place) -> Iterator[Array]:
         return (raster.read(place.window) for raster in self.rasters)
+
+    @property
+    def _backend(self) -> Backend:
+        return get_backend(self.problem.backend)
 
     def progress(self) -> Progress:
         """Return how many tasks have saved their result, and how many there are."""

@@ -58,7 +58,10 @@ class Problem(GridProblem, Protocol[Summary, Leaf, Branch, Message]):
         """Return the messages to the ``children`` of a node, given the message to it."""
 
     def finish(self, place: Place, saved: Leaf, message: Message) -> dict[str, Array]:
-        """Return the output cells of a tile: an array for each of ``outputs``, by name."""
+        """Return the output cells of a tile: an array for each of ``outputs``, by name.
+
+        They may lie in the memory of the backend.
+        """
 
 
 @runtime_checkable

@@ -68,6 +68,13 @@ class TileProblem(Protocol[State, Packed]):
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Raise InputError naming the first cell whose value the problem cannot use."""
 
+    @property
+    def accept(self) -> Callable[[Sequence[Any], Window], bool] | None:
+        """A function that says of cells on a GPU, in a window, whether `check` accepts them.
+
+        It may be false for some that are accepted. None: there is none, and cells come from here.
+        """
+
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return the initial state of a tile; ``cells`` cover the window ``frame``.
 
@@ -108,6 +115,11 @@ class TileDefaults:
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Accept any cells."""
+
+    @property
+    def accept(self) -> Callable[[Sequence[Any], Window], bool] | None:
+        """None: cells are checked by this process."""
+        return None
 
     def pack(self, state: Any) -> Any:
         """Return the attributes named in ``kept`` as a tuple."""
@@ -270,8 +282,9 @@ class TileStates:
             stored = next((raster.tile for raster in self.rasters if raster.tile), None)
             parts = parts_of(window, frame, stored)
             if len(parts) > 1:
-                rasters, check = self.rasters, self.problem.check
-                return read_parts(devices[0], backend, rasters, parts, frame, check)
+                problem = self.problem
+                checks = problem.check, problem.accept
+                return read_parts(devices[0], backend, self.rasters, parts, frame, *checks)
         found = {raster: raster.read(frame) for raster in self.rasters}  # each once
         cells = [found[raster] for raster in self.rasters]
         self.problem.check(cells, frame)

@@ -28,7 +28,6 @@ from orograph.kernels.backends import may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
-from orograph.kernels.forest.nibbles import unpack_nibbles
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
@@ -36,7 +35,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.operations.plan import Grid, Plan
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.arrays import Array, Columns, empty
+from orograph.tiles.arrays import Array, Columns
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
@@ -238,13 +237,12 @@ class Forest:
 
     def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
         """Return the forest edges of a tile as bits of each cell."""
-        mask = empty(place.window.shape, EDGES.dtype)
-        unpack_nibbles(saved.mask, mask)
-        flat = mask.ravel()
         first, direction = saved.first[message.kept], saved.direction[message.kept]
-        np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
-        flat[border_cells(*place.window.shape, place.sides)] |= message.seams
-        return {EDGES.name: mask}
+        border = border_cells(*place.window.shape, place.sides)
+        bits = np.concatenate([(1 << direction).astype(np.uint8), message.seams])
+        draw = kernel("draw_edges", self.backend)
+        cells = np.concatenate([first, border])
+        return {EDGES.name: draw(saved.mask, place.window.shape, cells, bits)}
 
 
 def compile_kernels(dtype: np.dtype[Any], weight: str, connectivity: int) -> None:

@@ -228,7 +228,7 @@ def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
 def encode_record(record: Array, level: int = 1) -> bytes:
     """Compress numbers with Blosc (lz4, shuffled) and append a crc32c checksum."""
     # Blosc takes less than 2 GiB; Form.record is kept below by what block and levels may be
-    return b"".join(with_checksum(compress(record, level, SHUFFLE)))
+    return b"".join(map(bytes, with_checksum(compress(record, level, SHUFFLE))))
 
 
 def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
+from orograph.tiles.files import Part
 from orograph.tiles.format.crc32c import crc32c
 
 FORMAT = 1
@@ -102,7 +103,7 @@ def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
         )
 
 
-def with_checksum(content: bytes) -> tuple[bytes, bytes]:
+def with_checksum(content: Part) -> tuple[Part, bytes]:
     """Return bytes and their crc32c checksum, as two parts to be written."""
     return content, crc32c(content).to_bytes(4, "little")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.format.frames import CellTarget
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -87,6 +88,18 @@ class ValidRaster(MaskRaster):
         """Return an identifier of the content."""
         rasters = [self.raster, *self.others, *([self.barriers] if self.barriers else [])]
         return "-".join(["valid", *(raster.fingerprint() for raster in rasters)])
+
+
+def decode(raster: Raster, window: Window, target: CellTarget) -> bool:
+    """Read the cells of a window to a device, which decodes them; return whether it was done.
+
+    Only stored rasters, and masks of one, are decoded there; see `StoreRaster.decode`.
+    """
+    if isinstance(raster, StoreRaster):
+        return raster.decode(window, target)
+    if type(raster) is MaskRaster:
+        return decode(raster.raster, window, target.passable(raster.raster.nodata))
+    return False
 
 
 def stores_of(raster: Raster) -> Iterator[StoreRaster]:

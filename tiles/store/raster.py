@@ -1,4 +1,7 @@
-"""Read rasters from stores; errors name the damaged chunk."""
+"""Read rasters from stores; errors name the damaged chunk.
+
+One idea, long: a raster of a store, read here or by a device.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.format.checksums import check_stated, checksum_in
 from orograph.tiles.format.dense import MEND, DenseArray
+from orograph.tiles.format.frames import CellTarget
 from orograph.tiles.format.header import Header, header_of
 from orograph.tiles.format.metadata import (
     GROUP,
@@ -41,6 +45,8 @@ from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.shard import (
     AHEAD_BYTES,
     Fetched,
+    ShardFormat,
+    decode_window,
     describe,
     fetch_window,
     format_in_group,
@@ -201,6 +207,32 @@ class StoreRaster:
         DamagedChunkError
             If a tile cannot be decoded or its shard is missing; the message names them.
         """
+        cells: NDArray[Any] = self._read(window, None)
+        return cells
+
+    def decode(self, window: Window, target: CellTarget) -> bool:
+        """Read the cells of ``window`` to a device, which decodes them; return whether it was done.
+
+        It is not where the raster has another encoding, the window cuts tiles, of which the rest
+        will be wanted too, or requests take long.
+
+        Raises
+        ------
+        DamagedChunkError
+            As `read`.
+        """
+        tile, whole = self._header.tile, Window(0, 0, *self.shape)
+        ends = window.y + window.height, window.x + window.width
+        aligned = not (window.y % tile or window.x % tile) and all(
+            end % tile == 0 or end == most for end, most in zip(ends, whole.shape, strict=True)
+        )
+        if self.storage.etags or not aligned or self._opened[2] is None:
+            return False
+        self._read(window, target)
+        return True
+
+    def _read(self, window: Window, target: CellTarget | None) -> Any:
+        """Read the cells of ``window``; to a target, if there is one."""
         self._check_window(window)
         late = self.storage.etags and self._header.absent is not None
         if not late:
@@ -210,7 +242,11 @@ class StoreRaster:
             state = known or self.storage.state(GROUP)
             decode = self._decoder(state)
             try:
-                cells = decode(window)
+                cells = None
+                if target is None:
+                    cells = decode(window)
+                else:
+                    self._decode(state, window, target)
             except (MemoryError, BackendError):  # no memory for the cells: they are not damaged
                 raise
             except Exception as error:
@@ -250,10 +286,17 @@ class StoreRaster:
             return self._opened[1]
         return stated_checksums(self.storage, self.variable, state)
 
-    def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
-        """Return the function that reads a window: `read_window`, or one by zarr-python.
+    def _decode(self, state: State | None, window: Window, target: CellTarget) -> None:
+        """Read a window to a device; ``state`` is that of the store's metadata."""
+        form, stated = self._form(state)
+        if form is None:  # another store has taken its name meanwhile
+            raise ValueError("it has another encoding")
+        decode_window(self.storage, self.variable, form, stated, window, target)
 
-        ``state`` is that of the store's metadata.
+    def _form(self, state: State | None) -> tuple[ShardFormat | None, NDArray[np.uint32] | None]:
+        """Return the format of the shards, None if only zarr-python reads them, and checksums.
+
+        ``state`` is that of the store's metadata; the checksums are those that they state.
         """
         unfinished = self._header.absent is None
         stated = None if unfinished else self._stated(state)
@@ -263,10 +306,17 @@ class StoreRaster:
             form = self._opened[2]
         else:
             form = format_in_group(self.storage, self.variable, state)
-        if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
-            self.shape,
-            self.dtype,
-        ):
+        if form is None or (form.shape, form.dtype.newbyteorder("=")) != (self.shape, self.dtype):
+            return None, stated
+        return form, stated
+
+    def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
+        """Return the function that reads a window: `read_window`, or one by zarr-python.
+
+        ``state`` is that of the store's metadata.
+        """
+        form, stated = self._form(state)
+        if form is not None:
             return partial(read_window, self.storage, self.variable, form, stated)
         try:
             array = _open_cached(self.storage, self.variable)

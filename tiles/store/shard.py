@@ -17,7 +17,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
 from orograph.tiles.at_once import map_at_once
+from orograph.tiles.files import Part
 from orograph.tiles.format.checksums import check_stated, checksum_in, checksum_of_end
 from orograph.tiles.format.codec import (
     check_frame,
@@ -37,6 +38,7 @@ from orograph.tiles.format.codec import (
     with_checksum,
     without_checksum,
 )
+from orograph.tiles.format.frames import CellTarget, StoredTile
 from orograph.tiles.format.metadata import read_document, read_metadata
 from orograph.tiles.grid.window import Window
 from orograph.tiles.storage import Reader, State, Storage
@@ -224,6 +226,64 @@ def read_window(
     return out
 
 
+def decode_window(
+    storage: Storage,
+    variable: str,
+    form: ShardFormat,
+    stated: NDArray[np.uint32] | None,
+    window: Window,
+    target: CellTarget,
+) -> None:
+    """Read a window of a raster to a device, which decodes it; otherwise as `read_window`."""
+    for i, j, cells in windows_of_shards(form.shard, window):
+        rows, columns = cells.within(window)
+        try:
+            opened = storage.open(f"{variable}/c/{i}/{j}")
+        except FileNotFoundError:
+            target.fill((rows, columns), form.fill)
+            continue
+        expected = None if stated is None else int(stated[i, j])
+        inside = Window(cells.y - i * form.shard, cells.x - j * form.shard, *cells.shape)
+        corner = rows.start, columns.start
+        with opened as reader:
+            _decode_opened(reader, form, expected, inside, target, corner)
+
+
+def _decode_opened(
+    reader: Reader,
+    form: ShardFormat,
+    stated: int | None,
+    window: Window,
+    target: CellTarget,
+    corner: tuple[int, int],
+) -> None:
+    """Decode a window of an open shard to a device, from row and column ``corner`` on."""
+    top, left = corner
+
+    def placed(part: tuple[slice, slice]) -> tuple[slice, slice]:
+        rows, columns = part
+        return (
+            slice(rows.start + top, rows.stop + top),
+            slice(columns.start + left, columns.stop + left),
+        )
+
+    def fill(part: tuple[slice, slice]) -> None:
+        target.fill(placed(part), form.fill)
+
+    wanted, stop = _tiles_in_window(reader, form, stated, window, fill)
+    reads = []
+    for _, content, tiles in _read_ranges(reader, wanted, stop):
+        found = []
+        for begin, end, row, column in tiles:
+            frame = without_checksum(content[begin:end], "the tile")
+            source, part = _intersect(form, window, row, column)
+            rows, columns = placed(part)
+            place = source, rows.start, columns.start
+            found.append(StoredTile(begin, begin + frame.size, *place))
+        reads.append((content, found))
+    target.decode(reads, form.tile, form.dtype)
+
+
 def windows_of_shards(side: int, window: Window) -> Iterator[tuple[int, int, Window]]:
     """Yield row and column of each shard that a window overlaps, and the cells they share."""
     bottom, right = window.y + window.height, window.x + window.width
@@ -384,7 +444,11 @@ def _read_opened(
 ) -> NDArray[Any]:
     """Read a window of an open shard into ``out``; see `read_tiles`."""
     with opened as reader:
-        wanted, stop = _tiles_in_window(reader, form, stated, window, out)
+
+        def fill(part: tuple[slice, slice]) -> None:
+            out[part] = form.fill
+
+        wanted, stop = _tiles_in_window(reader, form, stated, window, fill)
         state = reader.state
         missing = []
         for tile in wanted:
@@ -409,18 +473,22 @@ _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and co
 
 
 def _tiles_in_window(
-    reader: Reader, form: ShardFormat, stated: int | None, window: Window, out: NDArray[Any]
+    reader: Reader,
+    form: ShardFormat,
+    stated: int | None,
+    window: Window,
+    fill: Callable[[tuple[slice, slice]], None],
 ) -> tuple[list[_Tile], int]:
     """Return byte ranges of the tiles that overlap a window, and the index's offset.
 
-    The cells of tiles that the shard does not contain are set to the fill value.
+    ``fill`` is called with the place of each tile that the shard does not contain.
     """
     table, stop = _index(reader, form, stated)
     found = []
     for row, column in _places(form, window):
         begin, count = table[row, column].tolist()
         if begin == count == ABSENT:
-            out[_intersect(form, window, row, column)[1]] = form.fill
+            fill(_intersect(form, window, row, column)[1])
         else:
             found.append((begin, begin + count, row, column))
     return sorted(found), stop
@@ -565,12 +633,13 @@ def damaged_tiles(
 class ShardEncoder:
     """Encoder of one shard, tile by tile; it holds the encoded tiles in memory.
 
-    The bytes are equal to those of zarr-python 3.1.6, in whatever order tiles are put.
+    The bytes are equal to those of zarr-python 3.1.6, in whatever order tiles are put; those of
+    tiles that a device has encoded are others, and decode to the same cells.
     """
 
     def __init__(self, form: ShardFormat) -> None:
         self._form = form
-        self._tiles: dict[tuple[int, int], bytes] = {}
+        self._tiles: dict[tuple[int, int], Part] = {}
 
     def put(self, row: int, column: int, cells: NDArray[Any]) -> None:
         """Encode a tile and store it at a row and column of the shard.
@@ -588,10 +657,15 @@ class ShardEncoder:
         cells = np.ascontiguousarray(cells, self._form.dtype)
         self._tiles[row, column] = compress(cells, level, shuffle, block, name)
 
-    def parts(self) -> list[bytes]:
+    def put_frame(self, row: int, column: int, frame: NDArray[np.uint8]) -> None:
+        """Store an encoded tile at a row and column of the shard."""
+        self._tiles[row, column] = frame
+
+    def parts(self) -> list[Part]:
         """Return the bytes of the shard in parts: tiles, their checksums, and the index."""
         index = np.full((self._form.tiles, self._form.tiles, 2), ABSENT, "<u8")
-        parts, end = [], 0
+        parts: list[Part] = []
+        end = 0
         for place in _morton_order(self._form.tiles):
             if place in self._tiles:
                 begin, (tile, checksum) = end, with_checksum(self._tiles[place])

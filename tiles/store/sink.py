@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
 from orograph.tiles.errors import DamagedStoreError, InputError
+from orograph.tiles.files import Part
+from orograph.tiles.format.frames import DeviceCells, on_host
 from orograph.tiles.format.metadata import ArrayMetadata, read_array
 from orograph.tiles.grid.window import Window
 from orograph.tiles.storage import Location, Storage, open_storage
@@ -31,7 +33,7 @@ class ShardWriter(Protocol):
     def block(self, part: Window) -> NDArray[Any]:
         """Return an array to fill with the cells of ``part`` and pass to `put`."""
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
         """Store the cells of ``part``, a window of whole tiles; the caller may reuse ``cells``."""
 
     def close(self) -> None:
@@ -93,7 +95,8 @@ class _ArrayWriter:
     def block(self, part: Window) -> NDArray[Any]:
         return self.array[part.slices]
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
+        cells = on_host(cells)
         if not np.may_share_memory(self.array, cells):  # a block is in its place
             self.array[part.slices] = cells
 
@@ -236,10 +239,10 @@ class _Encoder(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Type of the cells, in native byte order."""
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
         """Encode the cells of a part of the shard."""
 
-    def parts(self) -> list[bytes]:
+    def parts(self) -> list[Part]:
         """Return the bytes of the shard, in consecutive parts."""
 
 
@@ -254,7 +257,7 @@ class _StoreWriter:
     def block(self, part: Window) -> NDArray[Any]:
         return empty(part.shape, self.encoder.dtype)
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
         self.encoder.put(part, cells)
 
     def close(self) -> None:
@@ -275,20 +278,31 @@ class _TileEncoder:
     def dtype(self) -> np.dtype[Any]:
         return self.form.dtype.newbyteorder("=")
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
         _check_type(cells, self.form.dtype, self.variable)
         side = self.form.tile
         y, x = part.y - self.window.y, part.x - self.window.x
+        places: dict[tuple[int, int], Window] = {}
         for row in range(y // side, -(-(y + part.height) // side)):
             for column in range(x // side, -(-(x + part.width) // side)):
                 tile = Window(row * side, column * side, side, side).clip(self.window.shape)
                 inside = Window(tile.y - y, tile.x - x, tile.height, tile.width)
                 if inside.clip(part.shape) != inside:
                     raise InputError(f"{self.variable}: {part} is not made of whole tiles")
-                self.encoder.put(row, column, cells[inside.slices])
-                self.missing.discard((row, column))
+                places[row, column] = inside
+        self.missing -= places.keys()
+        if isinstance(cells, DeviceCells):
+            shuffle = self.form.compressor[2]
+            frames = cells.encode(list(places.values()), side, self.form.fill, shuffle)
+            if frames is not None:
+                for place, frame in zip(places, frames, strict=True):
+                    self.encoder.put_frame(*place, frame)
+                return
+            cells = cells.to_host()
+        for place, inside in places.items():
+            self.encoder.put(*place, cells[inside.slices])
 
-    def parts(self) -> list[bytes]:
+    def parts(self) -> list[Part]:
         if self.missing:
             raise InputError(f"{self.variable}: {len(self.missing)} tiles were not given")
         return self.encoder.parts()
@@ -324,11 +338,11 @@ class _ZarrEncoder:
         native: np.dtype[Any] = self.cells.dtype.newbyteorder("=")
         return native
 
-    def put(self, part: Window, cells: NDArray[Any]) -> None:
+    def put(self, part: Window, cells: NDArray[Any] | DeviceCells) -> None:
         _check_type(cells, self.cells.dtype, self.variable)
-        self.cells[part.within(self.window)] = cells
+        self.cells[part.within(self.window)] = on_host(cells)
 
-    def parts(self) -> list[bytes]:
+    def parts(self) -> list[Part]:
         self.target[self.window.slices] = self.cells
         return [bytes(self.memory[self.key].to_bytes())]
 
@@ -340,7 +354,7 @@ def _encoder(document: Mapping[str, Any], window: Window, key: str, variable: st
     return _TileEncoder(form, window, variable)
 
 
-def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> None:
+def _check_type(cells: NDArray[Any] | DeviceCells, dtype: np.dtype[Any], variable: str) -> None:
     native = dtype.newbyteorder("=")
     if cells.dtype.newbyteorder("=") != native:
         raise InputError(f"{variable}: cells of {cells.dtype} for {native}; convert first")
@@ -348,7 +362,7 @@ def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> Non
 
 def encode_shard(
     document: Mapping[str, Any], window: Window, key: str, array: NDArray[Any], variable: str
-) -> list[bytes]:
+) -> list[Part]:
     """Encode one shard; return its bytes in parts.
 
     Tiles that contain only fill values are encoded too, so a shard that has been written exists.

@@ -17,7 +17,7 @@ from orograph.engines.frontier.protocol import (
     Tabulated,
     Visit,
 )
-from orograph.engines.parts import in_threads
+from orograph.engines.parts import in_threads, to_write
 from orograph.engines.tile_states import StateCache, Tile, TileStates
 from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import Handle, load
@@ -220,8 +220,9 @@ def _put(
     def put(target: tuple[str, Window]) -> None:
         name, shard = target
         part = shard if tile_of_shards else window
+        inside = Window(part.y - window.y, part.x - window.x, *part.shape)
         with backend.array_memory():
-            writers[target].put(part, backend.to_host(blocks[name][part.within(window)]))
+            writers[target].put(part, to_write(backend, blocks[name], inside))
             if tile_of_shards:
                 writers[target].close()
 

@@ -173,6 +173,7 @@ struct Decoder {
   }
 
   __device__ __forceinline__ void take_literals(int literals) {
+    if (literals) __syncwarp();  // none repeats from the ring what is overwritten there
     while (literals > 0) {
       const int some = literals < PIECE ? literals : PIECE;
       stage(some);

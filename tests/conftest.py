@@ -121,6 +121,17 @@ def tiles_of_their_own() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_profiles() -> Iterator[None]:
+    """Let workers profile no tasks: a hundred times a second that asks Python for all frames.
+
+    Python 3.11 then waits for itself for ever if it looks for cycles meanwhile and frees a
+    `threading.local` (https://github.com/python/cpython/issues/106883).
+    """
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_workers() -> Iterator[None]:
     """Fork workers from a process that has imported all: to start one anew takes seconds.
 

@@ -61,7 +61,10 @@ def test_processes_seldom_look_at_themselves() -> None:
         callbacks = dask_worker.periodic_callbacks
         return callbacks["tick"].callback_time, callbacks["profile"].callback_time
 
-    with og.cluster(n_workers=1, dashboard_address=None) as client:
+    with (
+        dask.config.set({"distributed.worker.profile.enabled": True}),
+        og.cluster(n_workers=1, dashboard_address=None) as client,
+    ):
         assert list(client.run(ticks).values()) == [(500, 100)]
         scheduler = client.cluster.scheduler  # type: ignore[union-attr]
         assert scheduler.periodic_callbacks["tick"].callback_time == 500

@@ -83,7 +83,9 @@ COST_MODEL = {
         shows=False,
         junk=False,
     ),
-    "cell_size": bad.number(0, -1, bad.NAN, bad.INF, (1, 0), (1, 2, 3), ("1", 2), optional=True),
+    "cell_size": bad.number(
+        0, -1, bad.NAN, bad.INF, (1, 0), (1, 2, 3), ("1", 2), xr.Dataset(), optional=True
+    ),
     "dtype": bad.DTYPE,
 }
 SOURCE_COST = bad.kind(

@@ -1,7 +1,7 @@
 """Cells in a device's memory as stores read and write them: frames are decoded and encoded there.
 
-Damaged frames, and those that the kernels do not know, are decoded by the CPU; tiles of sides for
-which there is no kernel are encoded by it.
+The CPU decodes damaged frames and those of other codecs, and encodes tiles of sides that the
+kernels cannot cut into streams.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Source:
     def encode(
         self, tiles: Sequence[Window], side: int, fill: np.generic, shuffle: int
     ) -> list[npt.NDArray[np.uint8]] | None:
-        """Return windows of the cells as frames; None if there is no kernel for such tiles."""
+        """Return windows of the cells as frames; None if the kernels cannot encode such tiles."""
         if stream_size(side, self.dtype.itemsize) is None or not self.cells.flags.c_contiguous:
             return None
         own = self.window

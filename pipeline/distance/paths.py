@@ -76,8 +76,8 @@ def least_cost_path(
     ------
     InputError
         If the result has no back directions, if points lie outside it or are unreached, if the
-        result is a part of a larger one and a path leaves it, or if a path crosses cells that
-        another source of the result's ``source_cost`` has overtaken it in.
+        result is a part of a larger one and a path leaves it, or if sources differ in strength
+        (``source_cost``) and a path crosses cells that another source wins.
 
     Examples
     --------
@@ -120,8 +120,9 @@ def least_cost_path(
     several = dataset.attrs.get(SOURCE_RUNS, 1) > 1
     if several and allocation is None:
         raise InputError(
-            "result: its sources differ in strength, so one may win a cell and not the cells on "
-            "its way there; compute it with outputs=('cost', 'back_direction', 'allocation')"
+            "result: its sources differ in strength, so a path may cross cells that another "
+            "source wins, which only an allocation shows; compute it with outputs=('cost', "
+            "'back_direction', 'allocation')"
         )
     paths = LeastCostPaths()
     paths.outside = places.skipped
@@ -154,8 +155,8 @@ def _check_not_overtaken(
         row, column = cells[at].tolist()
         raise InputError(
             f"result: the path of point {number} to source {source} crosses row {row}, column "
-            f"{column}, where source {winners[at]} costs less and whose direction leads to that; "
-            "compute cost_distance from its source alone, with the same source_cost"
+            f"{column}, where source {winners[at]} wins, and the direction leads to that source; "
+            f"compute cost_distance from source {source} alone, with the same source_cost"
         )
 
 

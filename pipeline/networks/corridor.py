@@ -159,7 +159,7 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
     if "no" in (a.attrs.get(COSTS_ADD_UP), b.attrs.get(COSTS_ADD_UP)):
         raise InputError(
             "corridor: a result was computed with multipliers or rates in source_cost, so its "
-            "costs and those from the other end are not those of a path when added; compute both "
+            "costs and those of another result do not add up to the cost of a path; compute both "
             "without them"
         )
     first, second = a["cost"], b["cost"]

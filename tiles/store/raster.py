@@ -296,7 +296,7 @@ class StoreRaster:
     def _form(self, state: State | None) -> tuple[ShardFormat | None, NDArray[np.uint32] | None]:
         """Return the format of the shards, None if only zarr-python reads them, and checksums.
 
-        ``state`` is that of the store's metadata; the checksums are those that they state.
+        ``state`` is the state of the store's metadata, which list the checksums.
         """
         unfinished = self._header.absent is None
         stated = None if unfinished else self._stated(state)

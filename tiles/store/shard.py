@@ -633,8 +633,8 @@ def damaged_tiles(
 class ShardEncoder:
     """Encoder of one shard, tile by tile; it holds the encoded tiles in memory.
 
-    The bytes are equal to those of zarr-python 3.1.6, in whatever order tiles are put; those of
-    tiles that a device has encoded are others, and decode to the same cells.
+    The bytes equal what zarr-python 3.1.6 writes, in whatever order tiles are put. Tiles that a
+    device has encoded have other bytes, and decode to the same cells.
     """
 
     def __init__(self, form: ShardFormat) -> None:

@@ -91,7 +91,7 @@ def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
 
 
 def cells_on_gpu(window: Window) -> int:
-    """Return as how many cells a tile counts in a GPU's memory: whole blocks, or with its halo."""
+    """Return the number of cells a tile has on a GPU, in whole blocks or with its halo."""
     height, width = (
         max(-(-n // LANES) * LANES, n + 2 * WIDEST_HALO) for n in (window.height, window.width)
     )

@@ -26,7 +26,7 @@ One idea, long: the engine, and what its tasks do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from threading import Event
@@ -46,6 +46,7 @@ from orograph.engines.sweep_problems import (
     Tabulated,
 )
 from orograph.engines.task_graph import Key, Layers
+from orograph.execution.clusters import MOST_GPU_THREADS, memory_of_machine
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import Handle, load
@@ -54,7 +55,7 @@ from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import Backend, get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
-from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
+from orograph.tiles.grid.quadtree import Node, Place, Tree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import stores_of
 from orograph.tiles.raster.raster import Raster
@@ -69,6 +70,10 @@ if TYPE_CHECKING:
 TILES_A_THREAD = 4
 MOST_CELLS = 2**26
 """Of a tile where tiles are joined."""
+FEWEST_ON_GPUS = 16  # joined tiles, so that as many threads read them
+SMALL_ON_GPUS = 2**24  # cells of a tile that is read in the time that launches and copies take
+GPU_BYTES_A_CELL = 256  # three tiles are computed at once, and the results of all threads wait
+BYTES_A_CELL = 32  # of each thread, in the memory of the process
 
 
 @dataclass(frozen=True)
@@ -299,14 +304,17 @@ class QuadtreePass:
         )
         if intact:
             return
-        whole, saved = self.tree.window(node), self._saved(node, loaded)
-        writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
+        saved, sink, outputs = self._saved(node, loaded), self.context.sink, self.problem.outputs
+        shards = self.context.shards(node)
+        writers = {(v.name, shard): sink.writer(v.name, shard) for v in outputs for shard in shards}
         tables: list[Table] = []
-        with located(whole), using(fetched):
+        with located(self.tree.window(node)), using(fetched):
             for place, blocks in self._descend(node, saved, message, tables, writers):
-                for name, block in blocks.items():
-                    cells = to_write(self._backend, block, Window(0, 0, *block.shape))
-                    writers[name].put(place.window, cells)
+                window = place.window
+                for (name, shard), writer in writers.items():
+                    part = shard if self.context.shard else window
+                    inside = Window(part.y - window.y, part.x - window.x, *part.shape)
+                    writer.put(part, to_write(self._backend, blocks[name], inside))
         checkpoints.together(
             *(writer.close for writer in writers.values()),
             *([partial(self._save_rows, node, tables)] if tables else []),
@@ -318,21 +326,22 @@ class QuadtreePass:
 
     def _written(self, node: Node) -> bool:
         """Return whether a shard is recorded as written, and its output still exists."""
-        window = self.tree.window(node)
+        sink, outputs = self.context.sink, self.problem.outputs
         return self.context.checkpoints.has("done", node) and all(
-            self.context.sink.written(variable.name, window) for variable in self.problem.outputs
+            sink.written(v.name, shard) for v in outputs for shard in self.context.shards(node)
         )
 
     def _intact(self, node: Node) -> bool:
         """Return whether an earlier run wrote a shard and its checksums still match."""
-        window, checkpoints = self.tree.window(node), self.context.checkpoints
+        checkpoints, sink = self.context.checkpoints, self.context.sink
+        shards = self.context.shards(node)
         return (
             checkpoints.load("done", node) is not None
             and (
                 self.tabulated is None
                 or all(checkpoints.load(kind, node) is not None for kind in self._row_kinds)
             )
-            and all(self.context.sink.intact(v.name, window) for v in self.problem.outputs)
+            and all(sink.intact(v.name, shard) for v in self.problem.outputs for shard in shards)
         )
 
     def _climbed(self, node: Node) -> bool:
@@ -373,7 +382,7 @@ class QuadtreePass:
         saved: Any,
         message: object,
         tables: list[Table],
-        writers: Mapping[str, ShardWriter],
+        writers: Mapping[tuple[str, Window], ShardWriter],
     ) -> Iterator[tuple[Place, dict[str, Array]]]:
         place = self.tree.place(node)
         if node.level == 0:
@@ -382,8 +391,9 @@ class QuadtreePass:
                 saved = self.problem.reread(place, saved, *self._cells(place))
             if self.tabulated is not None:
                 tables.append(self.tabulated.rows_of_tile(place, saved, message))
-            if isinstance(self.problem, FinishingInPlace) and not self._backend.encodes:
-                blocks = {name: writer.block(place.window) for name, writer in writers.items()}
+            in_place = not (self._backend.encodes or self.context.shard)
+            if isinstance(self.problem, FinishingInPlace) and in_place:
+                blocks = {name: w.block(place.window) for (name, _), w in writers.items()}
                 self.problem.finish_into(place, saved, message, blocks)
                 yield place, blocks
             else:
@@ -416,20 +426,20 @@ class QuadtreePass:
     def _check_complete(self) -> None:
         """Raise RunError if any shard has not been written or was lost."""
         level = self.context.shard_level
-        windows = [self.tree.window(node) for node in self.shards]
+        windows = [shard for node in self.shards for shard in self.context.shards(node)]
         sink, outputs = self.context.sink, self.problem.outputs
         checkpoints = self.context.checkpoints
-        counts = checkpoints.together(
+        done, *counts = checkpoints.together(
             partial(checkpoints.count, "done", level),
             *(partial(count_written, sink, variable.name, windows) for variable in outputs),
         )
-        written = min(*counts, len(windows))
-        expected = self.tree.count(level)
-        if written != expected:
-            raise RunError(
-                f"{self.problem.name}: {written} of {expected} shards were written, though no "
-                "task has failed; resume=True does the others"
-            )
+        found = (done, self.tree.count(level)), *((count, len(windows)) for count in counts)
+        for written, expected in found:
+            if written != expected:
+                raise RunError(
+                    f"{self.problem.name}: {written} of {expected} shards were written, though no "
+                    "task has failed; resume=True does the others"
+                )
 
     # -- the graph ---------------------------------------------------------------------------
 
@@ -474,22 +484,46 @@ class QuadtreePass:
 
 
 def join_tiles(context: RunContext) -> RunContext:
-    """Return a run context with larger tiles if all is in memory, else the same context.
+    """Return a run context with larger tiles where that is quicker, else the same context.
 
-    Each tile costs some tasks and each seam a merge. The result does not depend on the tiles.
+    That is in memory, where each tile costs some tasks and each seam a merge, and on GPUs, which
+    have little to do in a small tile. The result does not depend on the tiles.
     """
-    if not isinstance(context.sink, ArraySink):
+    if context.gpus or isinstance(context.sink, ArraySink) or not context.checkpoints.began_empty:
+        return context.join_tiles(_joined_level)
+    return context
+
+
+def join_on_gpus(context: RunContext) -> RunContext:
+    """Return a run context with larger tiles if GPUs compute them, else the same context.
+
+    For kernels that are quickest on CPUs where a tile fits the cache.
+    """
+    if isinstance(context.sink, ArraySink) and not context.gpus:
         return context
-    tree, level = context.quadtree, 0
-    fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads
-    while (
-        level < tree.root.level
-        and tree.count(level + 1) >= fewest
-        and tree.window(Node(level + 1, 0)).size <= MOST_CELLS
-    ):
+    return join_tiles(context)
+
+
+def _joined_level(context: RunContext) -> int:
+    """Return the quadtree level whose nodes become the tiles of a run."""
+    if context.checkpoints.lasting and not context.checkpoints.began_empty:
+        return 0  # it has begun with the tiles as they are
+    tree, level, small, most = context.quadtree, 0, 0, MOST_CELLS
+    if context.gpus:
+        fewest, small = FEWEST_ON_GPUS, SMALL_ON_GPUS
+        threads = context.threads or -(-context.cluster_threads // context.gpus) or MOST_GPU_THREADS
+        memory = context.worker_memory or memory_of_machine()
+        most = min(most, context.gpu_memory // GPU_BYTES_A_CELL, memory // (threads * BYTES_A_CELL))
+    elif isinstance(context.sink, ArraySink):
+        fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads
+    else:
+        return 0
+    while level < tree.root.level:
+        cells = tree.window(Node(level + 1, 0)).size
+        if cells > most or (cells > small and tree.count(level + 1) < fewest):
+            break
         level += 1
-    joined = Quadtree(tree.shape, tree.tile << level)
-    return replace(context, tree=joined, shard_level=max(context.shard_level - level, 0))
+    return level
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
@@ -60,6 +60,25 @@ class RunContext:
         """Return the context of a stage of the run, with its own checkpoints and token."""
         return replace(
             self, checkpoints=self.checkpoints.part(name), token=tokenize(self.token, name)
+        )
+
+    def join_tiles(self, level_of: Callable[[RunContext], int]) -> RunContext:
+        """Return this context with the tiles of each node at a level joined into one.
+
+        ``level_of`` chooses the level. A run that is resumed keeps the tiles that it had, whatever
+        works on it now.
+        """
+        tree, saved = self.quadtree, self.checkpoints.load("field", self.tree.root)
+        level: int = level_of(self) if saved is None else saved
+        if saved is None:
+            self.checkpoints.save("field", tree.root, level)
+        if level == 0:
+            return self
+        return replace(
+            self,
+            tree=Quadtree(tree.shape, tree.tile << level),
+            shard_level=max(self.shard_level - level, 0),
+            shard=tree.tile << self.shard_level if level > self.shard_level else 0,
         )
 
     def shards(self, node: Node) -> list[Window]:

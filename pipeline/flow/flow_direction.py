@@ -155,7 +155,7 @@ def flow_direction(
         problem = Angles(raster.nodata, problem.reciprocals, problem.backend)
     parameters = {"method": method, "encoding": encoding or "taudem", **routing.parameters}
     compiled = partial(_compile_kernels, routing, raster.dtype, method == "dinf")
-    engine = partial(find_directions, routing)
+    engine = partial(find_directions, routing, spec.tile is None)
     return raster_job(engine, problem, (raster,), parameters, compiled, spec)
 
 

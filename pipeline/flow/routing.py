@@ -119,10 +119,11 @@ class Routing:
         # a breached one has NaN there, and may have heights that were nodata
         return self.directions.nodata if self.trenches is None else np.nan
 
-    def stages(self, elevation: Raster, backend: str, *, last: bool) -> list[Stage]:
+    def stages(self, elevation: Raster, backend: str, join: bool, *, last: bool) -> list[Stage]:
         """Return the stages that find directions; whether theirs is the last of the run.
 
-        ``backend`` is the one that was chosen when workers were known.
+        ``backend`` is the one that was chosen when workers were known; ``join`` tells whether the
+        surface may be filled over larger tiles than the store's.
         """
         stages, made, dtype = [], ELEVATION, elevation.dtype
         if self.trenches is not None:
@@ -136,7 +137,7 @@ class Routing:
                 *(self.nodata, 8, problem.backend, "fill-depressions", (filled,)),
                 nodata_drains=True,
             )
-            stages.append(Stage((made,), partial(QuadtreePass, level), filled))
+            stages.append(Stage((made,), partial(_fill, level, join), filled))
         reads: tuple[str, ...] = (self.surface,)
         if problem.gradients:
             fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
@@ -159,11 +160,18 @@ class Routing:
 
 
 def find_directions(
-    routing: Routing, problem: Directions | Angles, rasters: tuple[Raster, ...], context: RunContext
+    routing: Routing,
+    join: bool,
+    problem: Directions | Angles,
+    rasters: tuple[Raster, ...],
+    context: RunContext,
 ) -> Stages:
-    """Return the engine of directions, or of the angles of those that split water in two."""
+    """Return the engine of directions, or of the angles of those that split water in two.
+
+    ``join`` is as in `Routing.stages`.
+    """
     (elevation,) = rasters
-    stages = routing.stages(elevation, problem.backend, last=isinstance(problem, Directions))
+    stages = routing.stages(elevation, problem.backend, join, last=isinstance(problem, Directions))
     if isinstance(problem, Angles):
         problem = replace(problem, nodata=routing.nodata)
         stages.append(Stage((routing.surface, stages[-1].name), partial(MapOverlap, problem)))
@@ -189,10 +197,10 @@ def flow_then_accumulate(
 ) -> Stages:
     """Return the engine that accumulates along the directions of an elevation.
 
-    ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether the last
-    stage may take larger tiles than the store's.
+    ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether stages may
+    take larger tiles than the store's.
     """
-    stages = routing.stages(rasters[0], problem.backend, last=False)
+    stages = routing.stages(rasters[0], problem.backend, join, last=False)
     inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
     reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
     if isinstance(problem, SplitAccumulation):
@@ -201,6 +209,13 @@ def flow_then_accumulate(
     else:
         last = Stage(reads, partial(_accumulate, problem, join))
     return Stages((*stages, last), inputs, context)
+
+
+def _fill(
+    problem: WaterLevel, join: bool, rasters: tuple[Raster, ...], context: RunContext
+) -> QuadtreePass:
+    """Return the engine of the stage that fills the surface."""
+    return QuadtreePass(problem, rasters, quadtree_pass.join_on_gpus(context) if join else context)
 
 
 def _accumulate(

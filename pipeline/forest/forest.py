@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_numba
@@ -358,7 +358,8 @@ def minimum_spanning_forest(
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
     warm_up = kernels if may_use_numba(chosen) else None
-    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec)
+    larger = join_on_gpus if spec.tile is None else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec, join_tiles=larger)
     return job
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus
 from orograph.execution.options import RunSpec
 from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.operations.job import RasterJob, raster_job
@@ -43,4 +43,5 @@ def terrain_job(
         **parameters,
     }
     warm_up = partial(compile_for, rasters[0].dtype)
-    return raster_job(QuadtreePass, problem, rasters, decisive, warm_up, spec)
+    larger = join_on_gpus if spec.tile is None else None
+    return raster_job(QuadtreePass, problem, rasters, decisive, warm_up, spec, join_tiles=larger)

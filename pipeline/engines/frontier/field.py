@@ -21,7 +21,7 @@ than it has.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from orograph.execution.context import RunContext
 from orograph.execution.settings import setting
@@ -50,22 +50,12 @@ def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
     gpu_bytes : int
         What a cell takes in the memory of a GPU, at the most.
     """
-    tree, saved = context.quadtree, context.checkpoints.load("field", context.tree.root)
-    level: int = _level(context, tree, gpu_bytes) if saved is None else saved
-    if saved is None:
-        context.checkpoints.save("field", tree.root, level)
-    if level == 0:
-        return context
-    return replace(
-        context,
-        tree=Quadtree(tree.shape, tree.tile << level),
-        shard_level=max(context.shard_level - level, 0),
-        shard=tree.tile << context.shard_level if level > context.shard_level else 0,
-    )
+    return context.join_tiles(partial(_level, gpu_bytes))
 
 
-def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
+def _level(gpu_bytes: int, context: RunContext) -> int:
     """Return the quadtree level whose nodes become the tiles of the run."""
+    tree = context.quadtree
     if context.gpus:
         return _level_on_gpus(tree, context.gpus, context.gpu_memory // gpu_bytes)
     if not context.threads:

@@ -43,13 +43,6 @@ def border_cells(height: int, width: int, sides: Sides) -> Indices:
     return np.concatenate(parts)
 
 
-def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
-    """Convert row-major indices in ``inner`` to row-major indices in ``outer``."""
-    y, x = np.divmod(cells, inner.width)
-    framed: Indices = (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
-    return framed
-
-
 def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:
     """Concatenate the border cells of all children of a node, and locate each child's cells.
 
@@ -60,12 +53,35 @@ def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, li
     positions : list of int64 arrays
         For each child, the positions in ``cells`` of its own border cells, in their order.
     """
-    own = [
-        reframe(border_cells(*child.window.shape, child.sides), child.window, window)
-        for child in children
-    ]
-    cells = np.sort(np.concatenate(own))
-    return cells, [np.searchsorted(cells, part) for part in own]
+    # a row of the node holds cells of a western and an eastern child, in this order
+    counts = [_cells_a_row(child.window.shape, child.sides) for child in children]
+    row_counts, lefts, rows = np.zeros(window.height, np.int64), [], []
+    for child, count in zip(children, counts, strict=True):
+        top = child.window.y - window.y
+        rows.append(slice(top, top + count.size))
+        lefts.append(row_counts[rows[-1]].copy())
+        row_counts[rows[-1]] += count
+    starts = np.cumsum(row_counts) - row_counts
+    cells, positions = np.empty(row_counts.sum(), np.int64), []
+    for child, count, left, row in zip(children, counts, lefts, rows, strict=True):
+        ahead = starts[row] + left + count - np.cumsum(count)
+        position = np.arange(count.sum()) + np.repeat(ahead, count)
+        corner = row.start * window.width + child.window.x - window.x
+        longer = np.arange(count.size) * (window.width - child.window.width) + corner
+        cells[position] = border_cells(*child.window.shape, child.sides) + np.repeat(longer, count)
+        positions.append(position)
+    return cells, positions
+
+
+def _cells_a_row(shape: tuple[int, int], sides: Sides) -> Indices:
+    """Return the number of border cells in each row of a window; as `border_cells`."""
+    height, width = shape
+    counts = np.full(height, min(sides.west + sides.east, width), np.int64)
+    if sides.north:
+        counts[0] = width
+    if sides.south:
+        counts[-1] = width
+    return counts
 
 
 def split_of(children: Sequence[Place]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orograph.tiles.grid.border import DIRECTION_STEPS, border_cells, reframe, seam_edges
+from orograph.tiles.grid.border import DIRECTION_STEPS, border_cells, join_borders, seam_edges
 from orograph.tiles.grid.quadtree import Node, Quadtree, Sides, morton_decode, morton_encode
 from orograph.tiles.grid.window import Window
 
@@ -65,12 +65,21 @@ def test_border_cells_are_those_of_the_open_sides(height: int, width: int, sides
     assert border_cells(height, width, sides).tolist() == np.flatnonzero(touches).tolist()
 
 
-def test_reframing_keeps_cells_where_they_are() -> None:
-    inner, outer = Window(5, 7, 2, 3), Window(4, 4, 6, 8)
-    cells = reframe(np.arange(6), inner, outer)
-    y, x = np.divmod(cells, outer.width)
-    assert (y + outer.y).tolist() == [5, 5, 5, 6, 6, 6]
-    assert (x + outer.x).tolist() == [7, 8, 9, 7, 8, 9]
+@given(height=st.integers(1, 20), width=st.integers(1, 20), tile=st.integers(1, 7))
+def test_borders_of_children_are_joined_in_row_order(height: int, width: int, tile: int) -> None:
+    tree = Quadtree((height, width), tile)
+    for level in range(1, tree.root.level + 1):
+        for node in tree.nodes(level):
+            window, children = tree.window(node), list(map(tree.place, tree.children(node)))
+            cells, positions = join_borders(window, children)
+            assert sorted(cells.tolist()) == cells.tolist()
+            assert sorted(np.concatenate(positions).tolist()) == list(range(cells.size))
+            for child, position in zip(children, positions, strict=True):
+                own = border_cells(*child.window.shape, child.sides)
+                y, x = np.divmod(own, child.window.width)
+                there = np.divmod(cells[position], window.width)
+                assert (there[0] + window.y).tolist() == (y + child.window.y).tolist()
+                assert (there[1] + window.x).tolist() == (x + child.window.x).tolist()
 
 
 @pytest.mark.parametrize("connectivity", [4, 8])

@@ -30,8 +30,9 @@ AHEAD = 64
 # other, and wait for the last task of each
 TASKS_A_GRAPH = 256
 LEAST_TASKS_A_THREAD = 16
-# at the lowest level, so few that one task does all merges
+# at the lowest level, so few that one task does all merges, if their borders have few cells
 FEW_TASKS = 16
+SHORT_BORDER = 2**13
 # of a task on average at the most: it does them one after the other
 SHARDS_A_TASK = 16
 # with which a cluster that has no worker yet is expected to work
@@ -62,8 +63,8 @@ def levels_above(tree: Tree, task_level: int, threads: int) -> range:
     """Return the tree levels, above the lowest tasks, that have merge and split tasks.
 
     Of a large grid on a cluster the first level has none: those of the second do its work too. Of a
-    small one the root does all: the few merges take less time than to hand them out. In other runs
-    merges of siblings are done at the same time.
+    small one the root does all, if borders are short: the few merges take less time than to hand
+    them out. In other runs merges of siblings are done at the same time.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ def levels_above(tree: Tree, task_level: int, threads: int) -> range:
         Those of this process that do the work; 0: a cluster does.
     """
     count, top = tree.count(task_level), tree.root.level
-    if not threads and count <= FEW_TASKS:
+    border = 2 * sum(tree.window(Node(task_level, 0)).shape)
+    if not threads and count <= FEW_TASKS and border <= SHORT_BORDER:
         return range(max(task_level + 1, top), top + 1)
     joined = count >= TASKS_A_GRAPH and top > task_level + 1 and not threads
     return range(task_level + 1 + joined, top + 1)

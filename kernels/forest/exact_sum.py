@@ -124,9 +124,11 @@ def power_below(greatest: float) -> float:
 def fold_sum(scale: float, sums: Array, bins: Array) -> int:
     """Return the sum accumulated by add_row in units of 2**-1074; scale: a power of two or 0."""
     total = 0
-    for sign, half, exponent in np.argwhere(bins):
-        part = int(bins[sign, half, exponent]) << (max(int(exponent) - 1, 0) + 26 * int(half))
-        total += -part if sign else part
+    used = np.flatnonzero(bins)
+    for place, part in zip(used.tolist(), bins.reshape(-1)[used].tolist()):
+        rows, exponent = divmod(place, bins.shape[2])
+        part <<= max(exponent - 1, 0) + 26 * (rows % 2)
+        total += -part if rows > 1 else part
     if scale:
         s = [int(part) for part in sums]
         small = (((s[0] << 32) + s[1]) << 40) + (s[2] << 32) + s[3]

@@ -31,15 +31,21 @@ from orograph.tiles.arrays import Array, Indices
 SOURCE = "forest/forest.cu"
 MASK = "forest/mask.cu"
 THREADS = 256
-MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length
+MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length; half as many every 3 rounds
+MIN_BLOCKS = 256
 BATCH = 8  # rounds between two reads of the counters
+# From this many components on, batches are longer, and all paths are compressed after each of the
+# first rounds. Fewer components take fewer rounds, and the launches more time than the work.
+LARGE = 2**20
+LONG_BATCH = 12
+COMPRESSED = 4
 # The words of state in forest.cu.
 VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, EDGES = range(7)
 LENGTHS, HOOKED = 8, 108
 STATE_WORDS = 208
 BINS = 2056
 LAST_ROUND = HOOKED - LENGTHS - 2
-UNSEEN = 0xFFFFFFFF
+UNSEEN = 0xFFFFFFFF  # both halves of the word of a component without an edge
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,9 @@ class Squares:
     side: int = 64
     rows: int = 8
     """Rows of a column that one thread holds."""
-    capacity: int = 384
-    """Edges that a warp lists in shared memory; further edges take more time."""
-    wide_capacity: int = 240
+    capacity: int = 464
+    """Edges and roots that a warp lists in shared memory; further edges take more time."""
+    wide_capacity: int = 248
     """The same for keys of 8 bytes: the most that fits the 64 KiB of a Turing."""
 
     @property
@@ -60,7 +66,7 @@ class Squares:
         return self.side**2 // self.rows
 
     def edges_per_warp(self, key_bytes: int) -> int:
-        """Return the number of edges that a warp lists in shared memory."""
+        """Return the number of edges and roots that a warp lists in shared memory."""
         return self.capacity if key_bytes == 4 else self.wide_capacity
 
     def shared_bytes(self, key_bytes: int) -> int:
@@ -123,7 +129,7 @@ class _Rounds:
 
     def launch(self, kernel: str, count: int, *arguments: Any) -> None:
         """Launch a kernel with a grid-stride loop over up to ``count`` items."""
-        blocks = min(blocks_for(count, THREADS)[0], MAX_BLOCKS)
+        blocks = min(blocks_for(count, THREADS)[0], max(MAX_BLOCKS >> self.round // 3, MIN_BLOCKS))
         self.device.launch(SOURCE, kernel, (blocks,), (THREADS,), arguments, defines=self.defines)
 
     def run(
@@ -138,11 +144,11 @@ class _Rounds:
         mask : last arguments of hook_components, which say where chosen edges are written.
         """
         xp = self.device.array_module
-        best = (xp.full(count, UNSEEN, np.uint32), xp.full(count, UNSEEN, np.uint32))
+        best = [xp.full(2 * count, UNSEEN, np.uint32).view(np.uint64) for _ in range(2)]
         first = self.round
         ends = (self.a, self.b)
         while True:
-            for _ in range(BATCH):
+            for _ in range(LONG_BATCH if count >= LARGE else BATCH):
                 if self.round > LAST_ROUND:
                     raise RuntimeError(f"no end after {self.round} rounds of Boruvka")
                 now, then = self.lists[self.round % 2], self.lists[(self.round + 1) % 2]
@@ -157,6 +163,9 @@ class _Rounds:
                     *(of_round, of_next, scalar(np.int32, fixed if every else count)),
                     *(scalar(np.int32, every), *mask),
                 )
+                if every and count >= LARGE and self.round - first < COMPRESSED:
+                    last = numbers[0], scalar(np.int32, fixed)
+                    self.launch("lead_components", count, parent, self.state, *last)
                 self.round += 1
             state = self.device.download(self.state)
             hooked = state[HOOKED + first : HOOKED + self.round]
@@ -322,7 +331,7 @@ def tile_forest(
 
     Notes
     -----
-    Besides the values and the mask the device needs about 2.5 bytes per cell. If integers of 32 or
+    Besides the values and the mask the device needs about 2.7 bytes per cell. If integers of 32 or
     64 bits span the whole range of their dtype, a value may have the key that stands for nodata.
     The host then finds an unused key and runs the work a second time.
     """

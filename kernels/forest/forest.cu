@@ -21,9 +21,9 @@
 // which lies on the perimeter of another square. The edges along a path of parents decrease, so
 // the path ends at a border cell, or at two components that chose the same edge; the smaller
 // perimeter cell of the two is the root (number_roots, lead_perimeters). Boruvka rounds on the
-// listed edges between roots complete the forest (propose_edges, hook_components). First only
-// components without a border cell choose, and the chosen edges are final. Then all components
-// choose, and the chosen edges are tentative.
+// listed edges between roots complete the forest (propose_edges, hook_components; in large tiles
+// lead_components too). First only components without a border cell choose, and the chosen edges
+// are final. Then all components choose, and the chosen edges are tentative.
 // Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges whose representatives
 // are looked up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher,
 // doi:10.1145/3581784.3607093.
@@ -34,15 +34,14 @@
 // numbered: border cells first, by position (border_number), then roots in the order found. bins:
 // the exact sum of the weights, to which each block adds its own.
 //
-// In a square, a cell's word in shared memory holds its parent and 16 bits for the choice of the
-// best edge. A component in the square chooses in two steps: an atomic minimum of its edges' levels
-// (their weights in 16 bits), then a compare-and-swap of those few edges that have this level. A
-// warp lists its edges and processes 32 at a time.
+// A component chooses by an atomic minimum of a word that holds the weight of an edge, rounded down
+// (in a square to 14 bits, between squares to the first 32), and the edge itself. Where two edges
+// have the same rounded weight, they are compared in full, and a compare-and-swap sets the lesser.
+// In a square that word is the root's in shared memory, whose other cells have their parent. A warp
+// lists its edges and processes 32 at a time.
 //
-// Atomics: minimum of a component's level; compare-and-swap of its best edge, which holds the edge
-// itself, so edges of any weight type are compared in full; OR on the mask, where a square may set
-// bits of another; appending to lists; integer sums. The order of lists and numbers varies, but no
-// result depends on it.
+// Atomics: those of the choice; OR on the mask, where a square may set bits of another; appending
+// to lists; integer sums. The order of lists and numbers varies, but no result depends on it.
 //
 // Why it ends. Of the components that choose in a round at least half hook. Keys are distinct, so
 // the only cycle that hooks can close is that of two components that choose the same edge, and the
@@ -95,16 +94,18 @@ constexpr int THREADS = SIDE * SIDE / ROWS;
 constexpr int HALO = 4 * SIDE + 4;
 constexpr int HALO_PER_THREAD = (HALO + THREADS - 1) / THREADS;  // halo cells per thread
 constexpr UInt32 ALL = 0xFFFFFFFFu;
-// A cell's word: its parent (INDEX), whether it is a representative (FIXED), and in the upper 16
-// bits an edge: index of the first end * 8 + direction * 2 + whether the other end is in the root's
-// component. A representative's is the best edge of its component. The best edge of a root in the
-// square is in the word of its partner, the cell that chose the same edge in round 1; the root's
-// word has the direction to the partner (PARTNER), and in the upper 16 bits the level of that edge.
-constexpr UInt32 INDEX = 0x1FFF, PARTNER = 0x6000, FIXED = 0x8000, NONE = 0xFFFF;
-constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component that has none
+// A cell's word: whether it is a root (ROOT), whether it is a representative (FIXED), and either
+// its parent (INDEX) or, in a root's, the best edge of its component: its level (14 bits, see
+// Levels) and code, which is the index of the first end * 8 + direction * 2 + whether the other end
+// is in the root's component.
+constexpr UInt32 ROOT = 1u << 31, FIXED = 1u << 30, INDEX = 0x1FFF;
+constexpr UInt32 NONE = (1u << 30) - 1;  // level and code of a root without an edge
+constexpr UInt32 NO_LEVEL = NONE >> 16;
+constexpr UInt32 POWERS = 16 << 20;  // orders of 16 powers of two, see order_of
+constexpr UInt64 UNSEEN = ~UInt64(0);            // best edge of a numbered component that has none
 constexpr Int32 CLOSED = Int32(0x80000000u);     // link of a component without listed edges
 constexpr int BINS = 2056;                       // exponents of the sum's bins
-static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 8 == 0 && 4 * HALO_PER_THREAD <= 32);
+static_assert(AREA * 8 < 1 << 16 && THREADS % 32 == 0 && SIDE % 8 == 0 && HALO_PER_THREAD <= 8);
 
 enum {  // words of state
   VALID = 0,
@@ -180,13 +181,20 @@ __device__ __forceinline__ int bits_in(UInt64 bits) { return __popcll(bits); }
 __device__ __forceinline__ int place_of_bit(UInt32 bits) { return __ffs(int(bits)) - 1; }
 __device__ __forceinline__ int place_of_bit(UInt64 bits) { return __ffsll(Int64(bits)) - 1; }
 
-// Append positions in a list for the lanes that request one. All lanes of a warp must call it.
+// Append positions in a list for the threads that request one. All threads of a block must call it.
 __device__ __forceinline__ UInt32 reserve(bool wanted, UInt64* count) {
+  __shared__ UInt32 requested, first;
+  if (threadIdx.x == 0) requested = 0;
+  __syncthreads();
   const UInt32 lanes = __ballot_sync(ALL, wanted);
   const int lane = threadIdx.x % 32;
-  UInt32 first = 0;
-  if (lane == 0 && lanes) first = UInt32(atomicAdd(count, UInt64(__popc(lanes))));
-  return __shfl_sync(ALL, first, 0) + __popc(lanes & ((1u << lane) - 1));
+  UInt32 place = 0;
+  if (lane == 0 && lanes) place = atomicAdd(&requested, UInt32(__popc(lanes)));
+  place = __shfl_sync(ALL, place, 0) + __popc(lanes & ((1u << lane) - 1));
+  __syncthreads();
+  if (threadIdx.x == 0 && requested) first = UInt32(atomicAdd(count, UInt64(requested)));
+  __syncthreads();
+  return first + place;
 }
 
 // How to convert a value to a key: the bits to flip in words without and with the sign bit, the
@@ -257,17 +265,21 @@ __device__ __forceinline__ Order order_of(Weight weight) {
 __device__ __forceinline__ int bit_length(UInt32 bits) { return 32 - __clz(int(bits)); }
 __device__ __forceinline__ int bit_length(UInt64 bits) { return 64 - __clzll(Int64(bits)); }
 
-// Weights in 16 bits: a level does not decrease with the weight, and is less than NONE.
+// Weights in 14 bits: a level does not decrease with the weight, and is less than NO_LEVEL. Half of
+// the levels of a formula are for weights above those that cells chose in round 1, half for those
+// from the greatest of these down to 2**-16 of it: down to a weight of zero, all powers of two
+// would share the levels.
 struct Levels {
   Order lowest;
   int shift;
 
-  __device__ __forceinline__ Levels(Order lowest, Order highest)
-      : lowest(lowest), shift(max(0, bit_length(Order(highest - lowest)) - 15)) {}
+  __device__ __forceinline__ Levels(Order least, Order highest)
+      : lowest(WEIGHT && highest - least >= POWERS ? highest - POWERS + 1 : least),
+        shift(max(0, bit_length(Order(highest - lowest)) - 14 + WEIGHT)) {}
 
   __device__ __forceinline__ UInt32 of(Weight weight) const {
     const Order order = order_of(weight);
-    return order > lowest ? UInt32(min(Order((order - lowest) >> shift), Order(NONE - 1))) : 0u;
+    return order > lowest ? UInt32(min(Order((order - lowest) >> shift), Order(NO_LEVEL - 1))) : 0u;
   }
 };
 
@@ -306,8 +318,10 @@ struct ExactSum {
 
   __device__ __forceinline__ void add(Float64 z, UInt64* bins) {
     const Float64 scaled = z * bits_of<Float64>(UInt64(1023 + shift) << 52);
-    const Int64 whole = Int64(scaled);
-    const Float64 rest = (scaled - Float64(whole)) * 1099511627776.0;  // 2**40
+    // Beside 1.5 * 2**52 the last bits of a float64 are an integer: cheaper than to convert.
+    const Float64 unit = 6755399441055744.0, shifted = scaled + unit;
+    const Int64 whole = Int64(bits_of<UInt64>(shifted) - bits_of<UInt64>(unit));
+    const Float64 rest = (scaled - (shifted - unit)) * 1099511627776.0;  // 2**40
     if (rest == 0 && shift >= 0) {
       first += whole;  // most often
     } else if (
@@ -337,6 +351,21 @@ struct ExactSum {
     if (mantissa >> 26) atomicAdd(bin + BINS, mantissa >> 26);
   }
 };
+
+// Add the edges of all threads of a block and the sums of their weights.
+__device__ __forceinline__ void add_in_block(
+    UInt32 edges, ExactSum sum, UInt32* all_edges, UInt64* all_sums) {
+  for (int apart = 16; apart; apart /= 2) {
+    edges += __shfl_xor_sync(ALL, edges, apart);
+    sum.first += __shfl_xor_sync(ALL, sum.first, apart);
+    sum.second += __shfl_xor_sync(ALL, sum.second, apart);
+  }
+  if (threadIdx.x % 32 == 0 && edges) {
+    atomicAdd(all_edges, edges);
+    atomicAdd(all_sums, UInt64(sum.first));
+    if (sum.second) atomicAdd(all_sums + 1, UInt64(sum.second));
+  }
+}
 
 // Set an edge in the mask; returns whether it was not set before.
 __device__ __forceinline__ bool mark_edge(UInt32* mask, UInt32 tag) {
@@ -404,31 +433,28 @@ struct Block {
 };
 
 // Let a column of ROWS cells choose their least edges, and return the edges from them that are not
-// the greatest of a triangle.
+// the greatest of a triangle. Edges of a missing cell weigh ``missing`` or NaN, which is chosen by
+// no cell; a triangle with such an edge and one of two valid cells has no NaN.
 __device__ __forceinline__ Edges choose_column(
     const Key* keys, UInt32* node, int own, Key missing) {
   const Weight none = missing;
-  const auto weigh_valid = [&](Key p, Key q) {
-    const Weight weight = weigh(p, q);
-    return weight < none ? weight : none;  // not NaN
-  };
   Edges kept = 0;
   Lightest best{none, 0};
   bool east_is_greatest = false;
-  Key west = keys[own - WIDTH - 1], here = keys[own - WIDTH], east = keys[own - WIDTH + 1];
-  Weight to_west = weigh_valid(west, here), to_east = weigh_valid(here, east);
+  Float64 west = keys[own - WIDTH - 1], here = keys[own - WIDTH], east = keys[own - WIDTH + 1];
+  Weight to_west = weigh(west, here), to_east = weigh(here, east);
 #pragma unroll 1
   for (int r = -1; r < ROWS; ++r) {
     const int i = own + r * WIDTH;
-    const Key south_west = keys[i + WIDTH - 1], south = keys[i + WIDTH];
-    const Key south_east = keys[i + WIDTH + 1];
-    const Weight down = weigh_valid(here, south);
-    const Weight next_west = weigh_valid(south_west, south);
-    const Weight next_east = weigh_valid(south, south_east);
-    Block left{{to_west, weigh_valid(west, south_west), weigh_valid(west, south),
-                weigh_valid(here, south_west), down, next_west}, 0};
-    Block right{{to_east, down, weigh_valid(here, south_east), weigh_valid(east, south),
-                 weigh_valid(east, south_east), next_east}, 0};
+    const Float64 south_west = keys[i + WIDTH - 1], south = keys[i + WIDTH];
+    const Float64 south_east = keys[i + WIDTH + 1];
+    const Weight down = weigh(here, south);
+    const Weight next_west = weigh(south_west, south);
+    const Weight next_east = weigh(south, south_east);
+    Block left{{to_west, weigh(west, south_west), weigh(west, south),
+                weigh(here, south_west), down, next_west}, 0};
+    Block right{{to_east, down, weigh(here, south_east), weigh(east, south),
+                 weigh(east, south_east), next_east}, 0};
     if (DIAGONAL) {
       left.drop_greatest<0, 1, 3>();
       left.drop_greatest<0, 2, 4>();
@@ -445,7 +471,7 @@ __device__ __forceinline__ Edges choose_column(
       if (DIAGONAL) best.take(left.weights[3], i + WIDTH - 1);
       best.take(down, i + WIDTH);
       if (DIAGONAL) best.take(right.weights[2], i + WIDTH + 1);
-      node[i] = NONE << 16 | UInt32(best.weight < none ? best.at : i);
+      node[i] = best.weight < none ? UInt32(best.at) : ROOT | NONE;
       UInt32 edges = UInt32(to_east < none && !east_is_greatest && !(right.greatest & 1));
       edges |= UInt32(down < none && !((left.greatest >> 4 | right.greatest >> 1) & 1)) << 2;
       if (DIAGONAL) {
@@ -516,7 +542,7 @@ __device__ __forceinline__ Edges choose_column(
         kept |= Edges(valid ? edges : 0u) << 4 * (r - 1);
         above.take(beside);
         above.take(below);
-        node[i - WIDTH] = NONE << 16 | UInt32(valid && above.key != missing ? above.at : i - WIDTH);
+        node[i - WIDTH] = valid && above.key != missing ? UInt32(above.at) : ROOT | NONE;
       }
       right_is_below = right_below;
     }
@@ -576,8 +602,10 @@ __device__ __forceinline__ bool keep_edge(const Key* keys, int i, int direction,
   return keep;
 }
 
+// Returns the parent of a cell, or the cell itself if it is a root.
 __device__ __forceinline__ int leader(const UInt32* node, int i) {
-  return int(latest(node + i) & INDEX);
+  const UInt32 word = latest(node + i);
+  return word & ROOT ? i : int(word & INDEX);
 }
 
 struct Root {
@@ -592,8 +620,10 @@ template <int STEPS> __device__ __forceinline__ Root find_root(const UInt32* nod
   UInt32 word = latest(node + i);
 #pragma unroll
   for (int k = 0; k < STEPS; ++k) {
-    i = int(word & INDEX);
-    word = latest(node + i);
+    if (!(word & ROOT)) {
+      i = int(word & INDEX);
+      word = latest(node + i);
+    }
   }
   return {i, word};
 }
@@ -601,11 +631,12 @@ template <int STEPS> __device__ __forceinline__ Root find_root(const UInt32* nod
 // Returns the halo or border cell that represents a cell's component; if the component has neither,
 // a cell that is not FIXED.
 __device__ __forceinline__ int find_representative(const UInt32* node, int i) {
-  UInt32 word = latest(node + i);
-  if (word & FIXED) return i;
-  const int root = int(word & INDEX);
-  word = latest(node + root);
-  return word & FIXED ? root : int(word & INDEX);
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const UInt32 word = latest(node + i);
+    if (!(word & (ROOT | FIXED))) i = int(word & INDEX);
+  }
+  return i;
 }
 
 __device__ __forceinline__ Weight weigh_edge(const Key* keys, UInt32 edge) {
@@ -613,17 +644,26 @@ __device__ __forceinline__ Weight weigh_edge(const Key* keys, UInt32 edge) {
   return weigh(keys[i], keys[i + step(int(edge & 3))]);
 }
 
-// Propose an edge to the root of a component that it leaves.
+// Propose an edge to the root of a component that it leaves. Where two edges have the same level,
+// the minimum keeps the one of the lower code: the thread that finds the other one there, or leaves
+// it there, compares their weights.
 __device__ __forceinline__ void propose_edge(
-    const Key* keys, UInt32* node, Root root, UInt32 code, Weight weight) {
+    const Key* keys, UInt32* node, Root root, UInt32 choice) {
   UInt32 old = root.word;
-  for (;;) {
-    const UInt32 best = old >> 16;
-    if (best != NONE) {
-      const Weight least = weigh_edge(keys, best >> 1);
-      if (!(less(weight, least) || (same(weight, least) && code < best))) return;
-    }
-    const UInt32 seen = atomicCAS(node + root.at, old, (old & 0xFFFFu) | code << 16);
+  choice |= old & (ROOT | FIXED);
+  if (choice >> 16 > old >> 16) return;
+  if (choice >> 16 < old >> 16) {
+    old = atomicMin(node + root.at, choice);
+    if (choice >> 16 != old >> 16) return;
+    const UInt32 lower = min(old, choice);
+    choice = max(old, choice);
+    old = lower;
+  }
+  const Weight weight = weigh_edge(keys, (choice & 0xFFFF) >> 1);
+  while (choice >> 16 == old >> 16) {
+    const Weight least = weigh_edge(keys, (old & 0xFFFF) >> 1);
+    if (!(less(weight, least) || (same(weight, least) && choice < old))) return;
+    const UInt32 seen = atomicCAS(node + root.at, old, choice);
     if (seen == old) return;
     old = seen;
   }
@@ -631,68 +671,30 @@ __device__ __forceinline__ void propose_edge(
 
 enum Fate { INNER, WAITING, PROPOSED };
 
-// Propose an edge to the two components that it joins.
-__device__ __forceinline__ Fate propose_to_both(const Key* keys, UInt32* node, UInt32 edge) {
-  const int i = int(edge >> 2), j = i + step(int(edge & 3));
-  const Root p = find_root<3>(node, i), q = find_root<3>(node, j);
-  if (p.at == q.at) return INNER;
-  const Weight weight = weigh(keys[i], keys[j]);
-  propose_edge(keys, node, p, edge * 2, weight);
-  propose_edge(keys, node, q, edge * 2 + 1, weight);
-  return PROPOSED;
-}
-
-__device__ __forceinline__ void lower_level(UInt32* node, Root root, UInt32 level) {
-  if (level < root.word >> 16) atomicMin(node + root.at, level << 16 | (root.word & 0xFFFFu));
-}
-
-// Propose the level of an edge to those of the components that it joins that are not FIXED.
-template <int STEPS>
-__device__ __forceinline__ Fate propose_level(
-    const Key* keys, UInt32* node, const Levels& levels, UInt32 edge) {
-  const int i = int(edge >> 2), j = i + step(int(edge & 3));
-  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
-  if (p.at == q.at) return INNER;
-  if (p.word & q.word & FIXED) return WAITING;
-  const UInt32 level = levels.of(weigh(keys[i], keys[j]));
-  if (!(p.word & FIXED)) lower_level(node, p, level);
-  if (!(q.word & FIXED)) lower_level(node, q, level);
-  return PROPOSED;
-}
-
-__device__ __forceinline__ int partner(int root, UInt32 word) {
-  return root + step(int((word & PARTNER) / (PARTNER & -PARTNER)));
-}
-
-// Propose an edge to those of the components that it joins that have its level.
-template <int STEPS>
-__device__ __forceinline__ void propose_at_level(
-    const Key* keys, UInt32* node, const Levels& levels, UInt32 edge) {
-  const int i = int(edge >> 2), j = i + step(int(edge & 3));
-  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
-  const Weight weight = weigh(keys[i], keys[j]);
-  const UInt32 level = levels.of(weight);
-  bool first = !(p.word & FIXED) && p.word >> 16 == level;
-  bool second = !(q.word & FIXED) && q.word >> 16 == level;
-  while (first || second) {
-    const int at = first ? partner(p.at, p.word) : partner(q.at, q.word);
-    propose_edge(keys, node, Root{at, latest(node + at)}, edge * 2 + !first, weight);
-    second = second && first;
-    first = false;
-  }
-}
-
-// Returns the root to which a root hooks by its best edge: itself if it stays a root.
+// Propose an edge to the components that it joins, without BOTH to those that are not FIXED.
 template <int STEPS, bool BOTH>
+__device__ __forceinline__ Fate propose_edge_to_roots(
+    const Key* keys, UInt32* node, const Levels& levels, UInt32 edge) {
+  const int i = int(edge >> 2), j = i + step(int(edge & 3));
+  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
+  if (p.at == q.at) return INNER;
+  if (!BOTH && (p.word & q.word & FIXED)) return WAITING;
+  const UInt32 choice = levels.of(weigh(keys[i], keys[j])) << 16 | edge * 2;
+  if (BOTH || !(p.word & FIXED)) propose_edge(keys, node, p, choice);
+  if (BOTH || !(q.word & FIXED)) propose_edge(keys, node, q, choice + 1);
+  return PROPOSED;
+}
+
+// Returns the cell to which a root hooks by its best edge, or the root if it stays one: if the
+// component that the edge leads to has chosen it too, the smaller root does. Roots that have hooked
+// meanwhile are links.
+template <int STEPS>
 __device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 code) {
   const int first = int(code >> 3);
-  const Root other =
-      find_root<STEPS>(node, code & 1 ? first : first + step(int(code >> 1 & 3)));
-  if (other.at == root) return root;
-  UInt32 word = other.word;
-  if (!BOTH && !(word & FIXED)) word = latest(node + partner(other.at, word));
-  const bool mutual = word >> 17 == code >> 1;
-  return mutual && root < other.at ? root : other.at;
+  const Root other = find_root<STEPS>(node, code & 1 ? first : first + step(int(code >> 1 & 3)));
+  const bool mutual = other.word & ROOT ? (other.word & 0xFFFF) >> 1 == code >> 1 && root < other.at
+                                        : int(other.word & INDEX) == root;
+  return mutual ? root : other.at;
 }
 
 // Mark an edge between two cells of the square.
@@ -702,9 +704,11 @@ __device__ __forceinline__ void mark_inside(UInt32* marks, UInt32 edge) {
 }
 
 // The edges of a warp: in its part of a list in shared memory, and as bits in its threads'
-// registers if they do not fit there. The list begins with edges that wait for the contraction.
+// registers if they do not fit there. The list begins with edges that wait for the contraction. At
+// its end are the warp's roots of round 1 whose root in the square may change.
 struct WarpEdges {
   UInt16* list;
+  int roots;
   int waiting, length;  // numbers of edges that wait, and of the others; equal in all lanes
   Edges edges;          // edge bits of this thread's cells, waiting or not
   UInt32 halo_edges;    // edge bits of this thread's halo cells
@@ -719,14 +723,14 @@ __device__ __forceinline__ UInt32 edge_of_halo_bit(int bit) {
 }
 
 // Move edges from the bits to the list, one per lane at a time. Neighbours in the list then lie in
-// different columns and seldom update the same component. Edges that may not fit stay bits.
+// different columns and seldom update the same component. Edges that do not fit stay bits.
 __device__ __forceinline__ void list_bits(WarpEdges& held, int own) {
   const UInt32 before = (1u << threadIdx.x % 32) - 1;
   held.waiting = held.length = 0;
-  while (held.length + 32 <= CAPACITY) {
+  for (;;) {
     const bool any = held.edges || held.halo_edges;
     const UInt32 lanes = __ballot_sync(ALL, any);
-    if (!lanes) break;
+    if (!lanes || held.length + __popc(lanes) + held.roots > CAPACITY) break;
     if (any) {
       UInt32 edge;
       if (held.edges) {
@@ -750,8 +754,7 @@ template <int STEPS, bool BOTH>
 __device__ __forceinline__ bool visit_edges(
     const Key* keys, UInt32* node, const Levels& levels, WarpEdges& held, int own) {
   const auto visit = [&](UInt32 edge) {
-    return BOTH ? propose_to_both(keys, node, edge)
-                : propose_level<STEPS>(keys, node, levels, edge);
+    return propose_edge_to_roots<STEPS, BOTH>(keys, node, levels, edge);
   };
   const int lane = threadIdx.x % 32;
   const UInt32 before = (1u << lane) - 1;
@@ -798,18 +801,6 @@ __device__ __forceinline__ bool visit_edges(
       held.halo_edges ^= 1u << bit;
   }
   return any;
-}
-
-// Propose edges to the components whose level they have.
-template <int STEPS>
-__device__ __forceinline__ void choose_edges(
-    const Key* keys, UInt32* node, const Levels& levels, const WarpEdges& held, int own) {
-  for (int k = threadIdx.x % 32; k < held.length; k += 32)
-    propose_at_level<STEPS>(keys, node, levels, held.list[held.waiting + k]);
-  for (Edges rest = held.edges; rest; rest &= rest - 1)
-    propose_at_level<STEPS>(keys, node, levels, edge_of_bit(own, place_of_bit(rest)));
-  for (UInt32 rest = held.halo_edges; rest; rest &= rest - 1)
-    propose_at_level<STEPS>(keys, node, levels, edge_of_halo_bit(place_of_bit(rest)));
 }
 
 // Returns the edge between two neighbours.
@@ -918,18 +909,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       highest = max(highest, key);
     }
     keys[i] = inside ? key : missing;
-    node[i] = NONE << 16 | FIXED | i;
+    node[i] = ROOT | FIXED | NONE;
   }
   __syncthreads();
 
   // Round 1: each cell chooses its least edge.
-  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0, 0};
+  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0, 0, 0};
   held.edges = choose_column(keys, node, own, missing);
   if (bordered) {
     for (int r = 0; r < ROWS; ++r) {
       const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
       if (keys[i] != missing && border_number(y, x, height, width, sides) >= 0)
-        node[i] = NONE << 16 | FIXED | i;
+        node[i] = ROOT | FIXED | NONE;
     }
   }
   // Sum the counts of the block; the barriers of the rounds suffice for it.
@@ -958,26 +949,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 #if WEIGHT
   Order lowest_edge = ~Order(0), highest_edge = 0;
 #endif
+  int outward = 0;  // edges to the halo, in the warp's list
+  UInt32 word = node[own], east = node[own + 1];
 #pragma unroll 2
   for (int r = 0; r < ROWS; ++r) {
-    const int i = own + r * WIDTH, to = int(node[i] & INDEX);
+    const int i = own + r * WIDTH, to = word & ROOT ? i : int(word & INDEX);
+    const UInt32 below[3] = {node[i + WIDTH - 1], node[i + WIDTH], node[i + WIDTH + 1]};
     UInt32 bits = 0;
     bool basin = false;
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
-      const int j = i + step(d);
-      const bool forth = to == j, back = (node[j] & INDEX) == UInt32(i);
+      const bool forth = to == i + step(d);
+      const bool back = ((d ? below[d - 1] : east) & INDEX) == UInt32(i);
       bits |= UInt32(forth || back) << d;
       basin = basin || (forth && back);
     }
+    word = below[1];
+    east = below[2];
     basins |= UInt32(basin) << r;
     held.edges &= ~(Edges(bits) << 4 * r);
-    bool added = to != i && !basin;  // of two cells that choose an edge one adds it
-    if ((node[to] & FIXED) && is_halo(to)) {
+    const bool out = to != i && is_halo(to);
+    const UInt32 lanes = __ballot_sync(ALL, out);
+    if (out) {
+      // The square of that cell may have chosen the edge too.
       const UInt32 edge = edge_between(i, to);
-      added = mark_edge(mask, tag_of(edge, top, left, width));
+      held.list[outward + __popc(lanes & ((1u << t % 32) - 1))] = UInt16(edge);
       if (to > i) bits &= ~(1u << (edge & 3));
     }
+    outward += __popc(lanes);
     mark_bytes[(first_row + r - 1) * SIDE + column - 1] = UInt8(bits);
 #if WEIGHT
     if (to != i) {
@@ -986,10 +985,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       highest_edge = max(highest_edge, order);
     }
 #endif
-    if (added) {
+    if (to != i && !basin && !out) {  // of two cells that choose an edge one adds it
       sum.add(value_of_edge(keys[i], keys[to], rule), bins);
       ++edges;
     }
+  }
+  __syncwarp();
+  for (int k = t % 32; k < outward; k += 32) {
+    const UInt32 edge = held.list[k];
+    if (!mark_edge(mask, tag_of(edge, top, left, width))) continue;
+    const int i = int(edge >> 2);
+    sum.add(value_of_edge(keys[i], keys[i + step(int(edge & 3))], rule), bins);
+    ++edges;
   }
 #if WEIGHT
   for (int apart = 16; apart; apart /= 2) {
@@ -1019,10 +1026,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     if (t == 2 && counted > latest(state + MAGNITUDE)) atomicMax(state + MAGNITUDE, counted);
   }
   __syncthreads();
-  for (UInt32 left_over = basins; left_over; left_over &= left_over - 1) {
-    const int i = own + place_of_bit(left_over) * WIDTH;
-    const UInt32 direction = edge_between(i, int(node[i] & INDEX)) & 3;
-    node[i] = NONE << 16 | direction * (PARTNER & -PARTNER) | i;
+  const int lane = t % 32;
+  const UInt32 before = (1u << lane) - 1;
+  UInt16* const roots_end = held.list + CAPACITY - 1;
+  while (const UInt32 lanes = __ballot_sync(ALL, basins != 0)) {
+    if (basins) {
+      const int i = own + place_of_bit(basins) * WIDTH;
+      node[i] = ROOT | NONE;
+      roots_end[-held.roots - __popc(lanes & before)] = UInt16(i);
+      basins &= basins - 1;
+    }
+    held.roots += __popc(lanes);
   }
   __syncthreads();
 
@@ -1039,7 +1053,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
         if (next[r] != to[r]) {
-          post(node + own + r * WIDTH, NONE << 16 | next[r]);
+          post(node + own + r * WIDTH, UInt32(next[r]));
           moved = true;
         }
         to[r] = next[r];
@@ -1050,7 +1064,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   __syncthreads();
 
   // Later rounds, until no component without a halo or border cell has an edge.
-  UInt32 alive = basins;
   const Levels levels(block_state.lowest, max(block_state.lowest, block_state.highest));
   for (int round = 1;; ++round) {
     const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, levels, held, own)
@@ -1058,19 +1071,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     if (proposed) post(&block_state.busy, round);
     __syncthreads();
     if (latest(&block_state.busy) != round) break;
-    if (round == 1)
-      choose_edges<1>(keys, node, levels, held, own);
-    else
-      choose_edges<2>(keys, node, levels, held, own);
-    __syncthreads();
-    for (UInt32 rest = alive; rest; rest &= rest - 1) {
-      const int row = place_of_bit(rest), i = own + row * WIDTH;
-      const UInt32 word = latest(node + i), code = latest(node + partner(i, word)) >> 16;
-      if (code == NONE) continue;
-      const int to = hook_target<2, false>(node, i, code);
+    for (int k = lane; k < held.roots; k += 32) {
+      const int i = roots_end[-k];
+      const UInt32 word = latest(node + i), code = word & 0xFFFF;
+      if (!(word & ROOT) || (word & NONE) == NONE) continue;
+      const int to = hook_target<2>(node, i, code);
       if (to == i) continue;
-      post(node + i, (word & ~INDEX) | UInt32(to));
-      alive ^= 1u << row;
+      post(node + i, UInt32(to));
       const UInt32 edge = code >> 1;
       const int p = int(edge >> 2), q = p + step(int(edge & 3));
       if (is_halo(p) || is_halo(q)) {
@@ -1082,28 +1089,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
       ++edges;
     }
     __syncthreads();
-    for (UInt32 rest = basins; rest; rest &= rest - 1) {
-      const int i = own + place_of_bit(rest) * WIDTH;
-      const UInt32 word = latest(node + i);
-      const int other = partner(i, word);
-      int p = int(word & INDEX);
-      for (int q = leader(node, p); q != p; q = leader(node, p)) p = q;
-      post(node + i, NONE << 16 | (word & PARTNER) | UInt32(p));
-      post(node + other, NONE << 16 | (latest(node + other) & 0xFFFFu));
+    const int count = held.roots;
+    held.roots = 0;
+    for (int start = 0; start < count; start += 32) {
+      int i = 0;
+      bool moves = false;
+      if (start + lane < count) {
+        i = roots_end[-start - lane];
+        UInt32 word = latest(node + i);
+        moves = true;
+        if (word & ROOT) {
+          post(node + i, ROOT | NONE);
+        } else {
+          for (;;) {  // each step shortens the paths of others too
+            const UInt32 next = latest(node + (word & INDEX));
+            if (next & ROOT) {
+              moves = !(next & FIXED);
+              break;
+            }
+            word = next;
+            post(node + i, word);
+          }
+        }
+      }
+      const UInt32 lanes = __ballot_sync(ALL, moves);
+      if (moves) roots_end[-held.roots - __popc(lanes & before)] = UInt16(i);
+      held.roots += __popc(lanes);
     }
     __syncthreads();
   }
 
-  for (int apart = 16; apart; apart /= 2) {
-    edges += __shfl_xor_sync(ALL, edges, apart);
-    sum.first += __shfl_xor_sync(ALL, sum.first, apart);
-    sum.second += __shfl_xor_sync(ALL, sum.second, apart);
-  }
-  if (t % 32 == 0) {
-    atomicAdd(&block_state.edges, edges);
-    atomicAdd(block_state.sums, UInt64(sum.first));
-    if (sum.second) atomicAdd(block_state.sums + 1, UInt64(sum.second));
-  }
+  add_in_block(edges, sum, &block_state.edges, block_state.sums);
 
   // List the edges that wait, if they are few.
   const UInt32 count = bits_in(held.edges) + (t % 32 ? 0 : held.waiting);
@@ -1132,20 +1148,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     if (latest(&block_state.busy) != round) break;
     for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
       const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
-      const UInt32 word = latest(node + i), code = word >> 16;
-      if (!(word & FIXED) || code == NONE || int(word & INDEX) != i) continue;
-      const int to = hook_target<3, true>(node, i, code);
+      const UInt32 word = latest(node + i), code = word & 0xFFFF;
+      if (!(word & ROOT) || !(word & FIXED) || (word & NONE) == NONE) continue;
+      const int to = hook_target<3>(node, i, code);
       if (to == i) continue;
-      post(node + i, (word & ~INDEX) | UInt32(to));
+      post(node + i, FIXED | UInt32(to));
       listed[atomicAdd(&block_state.listed, 1u)] = UInt16(code >> 1);
     }
     __syncthreads();
     for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
       const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
       if (!(latest(node + i) & FIXED)) continue;
-      int p = leader(node, i);
+      int p = i;
       for (int q = leader(node, p); q != p; q = leader(node, p)) p = q;
-      post(node + i, NONE << 16 | FIXED | UInt32(p));
+      post(node + i, FIXED | (p == i ? ROOT | NONE : UInt32(p)));
     }
     __syncthreads();
   }
@@ -1274,11 +1290,21 @@ __device__ __forceinline__ bool precedes(const EdgeList& edges, UInt32 e, UInt32
   return edges.tag[e] < edges.tag[f];
 }
 
+// Propose an edge to a numbered component, as propose_edge does: its best edge's word has the first
+// 32 bits of the weight, and the edge.
 __device__ __forceinline__ void propose_listed(
-    const EdgeList& edges, UInt32* best, int c, UInt32 code) {
-  UInt32 old = latest(best + c);
-  while (old == UNSEEN || precedes(edges, code >> 1, old >> 1)) {
-    const UInt32 seen = atomicCAS(best + c, old, code);
+    const EdgeList& edges, UInt64* best, int c, UInt64 choice) {
+  UInt64 old = latest(best + c);
+  if (choice >> 32 < old >> 32) {
+    old = atomicMin(best + c, choice);
+    if (choice >> 32 != old >> 32) return;
+    const UInt64 lower = min(old, choice);
+    choice = max(old, choice);
+    old = lower;
+  }
+  while (choice >> 32 == old >> 32) {
+    if (old != UNSEEN && !precedes(edges, UInt32(choice) >> 1, UInt32(old) >> 1)) return;
+    const UInt64 seen = atomicCAS(best + c, old, choice);
     if (seen == old) return;
     old = seen;
   }
@@ -1289,7 +1315,7 @@ __device__ __forceinline__ void propose_listed(
 extern "C" __global__ void propose_edges(
     const Int32* a, const Int32* b, const UInt64* high, const UInt64* low, const UInt32* tag,
     const UInt32* list, UInt32* next, UInt64* state, int round, int first_round, Int32* parent,
-    UInt32* best, int fixed) {
+    UInt64* best, int fixed) {
   if (round > first_round && !state[HOOKED + round - 1]) return;
   const EdgeList edges = {high, low, tag};
   const int n = int(state[LENGTHS + round]);
@@ -1301,8 +1327,9 @@ extern "C" __global__ void propose_edges(
       e = list[k];
       const int p = find_component(parent, a[e]), q = find_component(parent, b[e]);
       live = p != q;
-      if (live && p >= fixed) propose_listed(edges, best, p, e * 2);
-      if (live && q >= fixed) propose_listed(edges, best, q, e * 2 + 1);
+      const UInt64 choice = (high[e] & ~UInt64(ALL)) | e * 2;
+      if (live && p >= fixed) propose_listed(edges, best, p, choice);
+      if (live && q >= fixed) propose_listed(edges, best, q, choice + 1);
     }
     const UInt32 at = reserve(live, state + LENGTHS + round + 1);
     if (live) next[at] = e;
@@ -1313,48 +1340,57 @@ extern "C" __global__ void propose_edges(
 // picked without a mask. ``next_best`` is cleared for the next round.
 extern "C" __global__ void hook_components(
     const Int32* a, const Int32* b, const UInt32* tag, UInt64* state, int round, int first_round,
-    Int32* parent, const UInt32* best, UInt32* next_best, int border, int all, UInt32* mask,
+    Int32* parent, const UInt64* best, UInt64* next_best, int border, int all, UInt32* mask,
     const VALUE* values, int width, UInt64* bins, UInt32* picked) {
   if (round > first_round && !state[HOOKED + round - 1]) return;
   __shared__ UInt64 sums[2];
-  __shared__ UInt32 edges;
-  if (threadIdx.x == 0) sums[0] = sums[1] = edges = 0;
+  __shared__ UInt32 hooked;
+  if (threadIdx.x == 0) sums[0] = sums[1] = hooked = 0;
   __syncthreads();
+  ExactSum sum(state[MAGNITUDE]);
+  UInt32 edges = 0;
   const int n = border + (all ? int(state[ROOTS]) : 0);
   for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < n; c += gridDim.x * blockDim.x) {
     next_best[c] = UNSEEN;
-    const UInt32 code = best[c];
-    if (code == UNSEEN) continue;
-    const UInt32 e = code >> 1;
+    if (best[c] == UNSEEN) continue;
+    const UInt32 code = UInt32(best[c]), e = code >> 1;
     int to = code & 1 ? a[e] : b[e];
     for (int p = latest(parent + to); p != to; p = latest(parent + to)) to = p;
     if (to == c) continue;
-    if (best[to] >> 1 == e && c < to) continue;
+    if (UInt32(best[to]) >> 1 == e && c < to) continue;
     post(parent + c, to);
-    post(state + HOOKED + round, UInt64(1));
+    ++edges;
     if (mask) {
       mark_edge(mask, tag[e]);
       const int d = int(tag[e] & 3);
       const VALUE* const first = values + (tag[e] >> 2);
       const VALUE p = first[0], q = first[d ? width - 2 + d : 1];
-      ExactSum one(state[MAGNITUDE]);
 #if WEIGHT
-      one.add(weigh(Float64(p) + 0.0, Float64(q) + 0.0), bins);
+      sum.add(weigh(Float64(p) + 0.0, Float64(q) + 0.0), bins);
 #else
-      one.add(Float64(p > q ? p : q), bins);
+      sum.add(Float64(p > q ? p : q), bins);
 #endif
-      atomicAdd(&edges, 1u);
-      atomicAdd(sums, UInt64(one.first));
-      if (one.second) atomicAdd(sums + 1, UInt64(one.second));
     } else {
       picked[atomicAdd(state + PICKED, UInt64(1))] = e;
     }
   }
+  add_in_block(edges, sum, &hooked, sums);
   __syncthreads();
-  if (threadIdx.x == 0 && edges) {
-    atomicAdd(state + EDGES, UInt64(edges));
-    ExactSum::finish(sums, ExactSum(state[MAGNITUDE]).shift, bins);
+  if (threadIdx.x == 0 && hooked) {
+    post(state + HOOKED + round, UInt64(1));
+    if (mask) atomicAdd(state + EDGES, UInt64(hooked));
+    ExactSum::finish(sums, sum.shift, bins);
   }
+}
+
+// Set the parent of each component to its root. The edges of the next round, which are many more,
+// then find the roots of their ends at once.
+extern "C" __global__ void lead_components(
+    Int32* parent, const UInt64* state, int round, int border) {
+  if (!state[HOOKED + round]) return;
+  const int n = border + int(state[ROOTS]);
+  for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < n; c += gridDim.x * blockDim.x)
+    find_component(parent, c);
 }
 
 // Replace the ends of the remaining edges by the border cells of the components they join.

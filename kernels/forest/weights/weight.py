@@ -16,7 +16,8 @@ class Weight:
     """Compiled: the weight of an edge in float64, of the heights ``(a, b)`` of its two ends.
 
     The same if they change places, and at most twice the greater magnitude. A cell that is none is
-    infinitely high: then the weight must be infinite or NaN. It works on arrays as well, before it
-    is compiled. The CUDA function of the weight's name, in the ``.cuh`` of that name, has the same
-    expressions. None: edges are ordered by the heights themselves, as kernels do for ``max``.
+    infinitely high: then the weight must be infinite, or if both are none infinite or NaN. It works
+    on arrays as well, before it is compiled. The CUDA function of the weight's name, in the
+    ``.cuh`` of that name, has the same expressions. None: edges are ordered by the heights
+    themselves, as kernels do for ``max``.
     """

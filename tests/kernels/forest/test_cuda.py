@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 import orograph as og
+from orograph.kernels.forest import cuda
 from orograph.kernels.forest import tile as host
 from orograph.kernels.forest.cuda import SQUARES, Squares, border_cell, tile_forest
 from orograph.kernels.forest.tile import TileForest
@@ -24,7 +25,7 @@ Sides = tuple[bool, bool, bool, bool]
 INSIDE: Sides = (False, False, False, False)
 ALL_OPEN: Sides = (True, True, True, True)
 # A warp a square, so that much happens between squares, and lists that are soon full.
-SMALL = Squares(side=8, rows=2, capacity=40, wide_capacity=40)
+SMALL = Squares(side=8, rows=2, capacity=72, wide_capacity=72)
 DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
@@ -162,6 +163,22 @@ def test_squares_of_the_usual_size(dtype: str, squares: Squares, width: int) -> 
     heights = np.random.default_rng(8).uniform(0, 9, (70, width))
     heights[:, 60:] = fractal(70, width - 60)
     check(heights.astype(dtype), None, (False, True, False, True), squares=squares)
+
+
+@pytest.mark.parametrize("sides", [INSIDE, ALL_OPEN], ids=["one tile", "a tile among others"])
+def test_paths_between_squares_are_compressed(
+    sides: Sides, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "LARGE", 1)  # as in large tiles
+    check(NOISE.astype(np.float32), None, sides, device=emulator)
+
+
+def test_weights_of_zero_beside_great_ones() -> None:
+    rng = np.random.default_rng(6)
+    heights = np.ldexp(rng.uniform(0, 1, (35, 41)), rng.integers(-40, 30, (35, 41)))
+    heights[rng.random(heights.shape) < 0.3] = 0
+    check(heights.astype(np.float32), None, ALL_OPEN, "absolute_difference")
+    check(heights.astype(np.float32), None, ALL_OPEN, "absolute_difference", squares=SQUARES)
 
 
 def test_a_square_of_the_usual_size_with_a_formula() -> None:

@@ -461,7 +461,7 @@ def _read_opened(
         for first, content, tiles in _read_ranges(reader, missing, stop):
             for begin, end, row, column in tiles:
                 source, target = _intersect(form, window, row, column)
-                cells = _decode(content[begin:end], form, source, out[target])
+                cells = _decode(content[begin:end], form, source, out[target], keep)
                 if keep and cells is not None:
                     TILE_CACHE.put(state, first + begin, cells)
     if not keep and (index := opened.only_tail(form.index_bytes + 4)) is not None:
@@ -544,17 +544,20 @@ def _decode(
     form: ShardFormat,
     source: Window,
     out: NDArray[Any],
+    keep: bool,
 ) -> NDArray[Any] | None:
     """Decode the part ``source`` of a tile into ``out``.
 
-    Return the whole tile if it was decoded to an array of its own, else None.
+    Return the whole tile if it was decoded to an array of its own, else None; ``keep`` tells
+    whether the caller keeps that.
     """
     content = without_checksum(content, "the tile")
     side = form.tile
     if out.shape == (side, side) and out.flags.c_contiguous and out.dtype == form.dtype:
         decompress(content, out)
         return None
-    cells = np.empty((side, side), form.dtype)
+    # of what is not kept the memory is used again: new memory takes longer to clear than to fill
+    cells = (np.empty if keep else empty)((side, side), form.dtype)
     decompress(content, cells)
     out[...] = cells[source.slices]
     return cells

@@ -16,6 +16,7 @@ from gpu_forest import surfaces, typed
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest import cuda as forest_cuda
 from orograph.kernels.terrain import basins
 from orograph.kernels.terrain import cuda as basins_cuda
@@ -33,7 +34,7 @@ def same(values: np.ndarray, what: str, *options: Any) -> None:
         if one.dtype != other.dtype or not np.array_equal(one, other):
             raise AssertionError(f"{what} {values.shape} {values.dtype}, {options}: other {name}")
     levels = np.resize(values, found.pits.size + 1)
-    raised = basins_cuda.raise_cells(values, found.labels, levels)
+    raised = basins_cuda.raise_cells(values, found.labels, levels).get()
     if raised.tobytes() != basins.raise_cells(values, expected.labels, levels).tobytes():
         raise AssertionError(f"{what} {values.shape} {values.dtype}, {options}: other heights")
     count, edges = found.pits.size, found.cell.size
@@ -75,7 +76,8 @@ def run(side: int) -> None:
                 begin = time.perf_counter()
                 tile = module.tile_basins(heights, None, 8)
                 found = time.perf_counter()
-                module.raise_cells(heights, tile.labels, np.resize(heights, tile.pits.size + 1))
+                levels = np.resize(heights, tile.pits.size + 1)
+                get_backend(backend).to_host(module.raise_cells(heights, tile.labels, levels))
                 end = time.perf_counter()
             print(
                 f"{what} {PATCH}^2, {backend}, from and to the host: basins "

@@ -121,8 +121,8 @@ def tile_basins(
 
 def raise_cells(
     values: Array, labels: Array, levels: Array, *, device: Device | None = None
-) -> Array:
-    """Return values raised to at least ``levels[label]``; all arrays have the same dtype.
+) -> Buffer:
+    """Return values raised to at least ``levels[label]``, on the GPU; all have the same dtype.
 
     As `orograph.kernels.terrain.basins.raise_cells`.
     """
@@ -138,4 +138,4 @@ def raise_cells(
         ),
         defines={**_types(values.dtype), "LABEL": f"UInt{8 * words.itemsize}"},
     )
-    return device.download(out)
+    return out

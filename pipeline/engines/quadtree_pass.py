@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 TILES_A_THREAD = 4
 MOST_CELLS = 2**26
 """Of a tile where tiles are joined."""
-FEWEST_ON_GPUS = 16  # joined tiles, so that as many threads read them
+FEWEST_ON_GPUS = 16  # joined tiles for each, so that as many threads read them
 SMALL_ON_GPUS = 2**24  # cells of a tile that is read in the time that launches and copies take
 GPU_BYTES_A_CELL = 256  # three tiles are computed at once, and the results of all threads wait
 BYTES_A_CELL = 32  # of each thread, in the memory of the process
@@ -308,6 +308,8 @@ class QuadtreePass:
         shards = self.context.shards(node)
         writers = {(v.name, shard): sink.writer(v.name, shard) for v in outputs for shard in shards}
         tables: list[Table] = []
+        # of several shards one is written to disk while the next is encoded
+        early = bool(self.context.shard) and not checkpoints.waits
         with located(self.tree.window(node)), using(fetched):
             for place, blocks in self._descend(node, saved, message, tables, writers):
                 window = place.window
@@ -315,8 +317,10 @@ class QuadtreePass:
                     part = shard if self.context.shard else window
                     inside = Window(part.y - window.y, part.x - window.x, *part.shape)
                     writer.put(part, to_write(self._backend, blocks[name], inside))
+                    if early:
+                        writer.close()
         checkpoints.together(
-            *(writer.close for writer in writers.values()),
+            *(writer.close for writer in writers.values() if not early),
             *([partial(self._save_rows, node, tables)] if tables else []),
             # if it is there without the shard, that is noticed
             partial(checkpoints.save, "done", node, True),
@@ -510,7 +514,7 @@ def _joined_level(context: RunContext) -> int:
         return 0  # it has begun with the tiles as they are
     tree, level, small, most = context.quadtree, 0, 0, MOST_CELLS
     if context.gpus:
-        fewest, small = FEWEST_ON_GPUS, SMALL_ON_GPUS
+        fewest, small = FEWEST_ON_GPUS * context.gpus, SMALL_ON_GPUS
         threads = context.threads or -(-context.cluster_threads // context.gpus) or MOST_GPU_THREADS
         memory = context.worker_memory or memory_of_machine()
         most = min(most, context.gpu_memory // GPU_BYTES_A_CELL, memory // (threads * BYTES_A_CELL))

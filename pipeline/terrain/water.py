@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.sources import Sources, is_source
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.stages import kernel
 from orograph.kernels.terrain import merge_tree
@@ -117,6 +118,9 @@ class WaterLevel(BasinTree):
         levels[1:][wet] = height[wet]
         filled = kernel("raise_cells", self.backend)(heights, labels, levels)
         names = {variable.name for variable in self.outputs}
+        if self.dry is None and names.isdisjoint(("depth", "depression")):
+            return dict.fromkeys(names, filled)  # a GPU encodes what it has raised
+        filled = get_backend(self.backend).to_host(filled)
         arrays = {}
         if "depth" in names:
             if dtype.kind in "iu":  # without overflow, and exactly where float64 has gaps

@@ -83,7 +83,7 @@ def test_tiles_joined_for_a_gpu_give_the_same_bits(
     ("gpus", "threads", "gpu_memory", "memory", "expected"),
     [
         (1, 0, 2**40, 2**40, 8192),
-        (2, 0, 2**40, 2**40, 8192),
+        (2, 0, 2**40, 2**40, 4096),  # of 8192 cells a side there are 16
         (1, 16, 2**40, 2**40, 8192),
         (1, 0, 256 * 4096**2, 2**40, 4096),
         (1, 0, 256 * 4096**2 - 1, 2**40, 2048),

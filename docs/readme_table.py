@@ -22,7 +22,7 @@ ROWS = [
         "larger",
         "whole forest, Zarr to Zarr, terrain",
     ),
-    ("the same on one H100, the fastest of three", "gpu_runs", "forest, terrain"),
+    ("the same on one H100", "gpu_runs", "forest, terrain"),
     ("cost distance, independent friction, one core", "cost_run", "random"),
     ("cost distance, slopes of terrain, one core", "cost_run", "slopes"),
     ("table of distances from an index, first and repeated", "larger", "table of "),

@@ -27,6 +27,7 @@ import pytest
 import watched_raster
 import xarray as xr
 from distributed import Client, LocalCluster
+from programs import run_script
 from traps import PICKLED_ENTRY
 from watched_raster import (
     SHARD,
@@ -261,8 +262,10 @@ def test_a_session_killed_is_resumed(
     before = digest(dem)
     gates = (gate.folder, tmp_path) if kind == "summary" else (tmp_path, gate.folder)
     arguments = [dem, out, dem.with_name("d.txt"), workers, *gates]
-    command = [sys.executable, watched_raster.__file__, *arguments]
-    kill_session(command, gate, lambda: len(has(out, kind)) >= number, workers, alone=alone)
+    program = Path(watched_raster.__file__).read_text(encoding="utf-8")
+    kill_session(
+        program, arguments, gate, lambda: len(has(out, kind)) >= number, workers, alone=alone
+    )
     assert not out.exists()
     assert_resumes(dem, out, expected)
     assert digest(dem) == before
@@ -274,13 +277,7 @@ def crashes(
 ) -> dict[str, Any]:
     script = HERE / "crash_everywhere.py"
     folder, step = tmp_path_factory.mktemp("crashes"), request.param
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder), str(step)],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    sent: dict[str, Any] = json.loads(done.stdout)
+    sent: dict[str, Any] = run_script(script, folder, folder, step)
     return sent
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import run_script
 
-HERE = Path(__file__).parent
 WRITERS = ("ingest", "export", "run", "mixed", "update")
 RACES = int(os.environ.get("ORO_TEST_RACES", 30))
 KILLS = int(os.environ.get("ORO_TEST_KILLS", 200))
@@ -19,14 +16,8 @@ KILLS = int(os.environ.get("ORO_TEST_KILLS", 200))
 
 
 def trials(folder: Path, races: int, kills: int, *writers: str) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, str(HERE / "race_writers.py"), str(folder), str(races), str(kills),
-         *writers],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )  # fmt: skip
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    script = Path(__file__).with_name("race_writers.py")
+    found: dict[str, dict[str, Any]] = run_script(script, folder, folder, races, kills, *writers)
     assert found.keys() == set(writers)
     print({name: {**told, "wrong": len(told["wrong"])} for name, told in found.items()})
     wrong = [f"{name}: {line}" for name, told in found.items() for line in told["wrong"]]

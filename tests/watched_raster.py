@@ -1,7 +1,7 @@
 """A run that can be watched, held in the middle and killed: gated rasters and sinks, sessions.
 
-Also a script, ``watched_raster.py INPUT OUT DIARY WORKERS READING WRITING``: such a run in a
-process of its own, with the folders of its gates.
+Also a program, ``INPUT OUT DIARY WORKERS READING WRITING``: such a run in a process of its own,
+with the folders of its gates.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ import dask
 import psutil
 from distributed import LocalCluster
 from numpy.typing import NDArray
+from programs import start_program
 
 import orograph as og
 from orograph.operations import session
@@ -208,38 +208,36 @@ def called(gate: Gate, function: Callable[..., Any], *arguments: Any, **options:
 
 
 def kill_session(
-    command: Sequence[object],
+    program: str,
+    arguments: Sequence[object],
     gate: Gate,
     ready: Callable[[], object],
     workers: int,
     *,
     alone: bool = False,
 ) -> None:
-    """Start a session, and kill it with its workers, or ``alone``, when it has come so far.
+    """Start a program, and kill it with its workers, or ``alone``, when it has come so far.
 
     It goes through ``gate``, which is shut, and so cannot come further before it is killed.
     """
-    process = subprocess.Popen(
-        list(map(str, command)),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    file = Path("session.py")
+    process = start_program(program, file, gate.folder, gate.folder / "printed.txt", *arguments)
+    assert process.pid is not None
     try:
-        wait_until(gate.until(ready), lambda: process.poll() is None)
+        wait_until(gate.until(ready), process.is_alive)
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= workers
         if alone:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.join()
         gate.open()
         psutil.wait_procs(children)  # pytest's timeout, if workers outlive their session
     finally:
-        if process.poll() is None:
+        if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.join()
 
 
 def read_tiles(diary: Path) -> Counter[tuple[int, int]]:

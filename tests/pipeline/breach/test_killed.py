@@ -1,6 +1,6 @@
 """Whoever is killed while trenches are dug, the surface has the same bits.
 
-Also a script, ``test_killed.py OPERATION SOURCE OUT DIARY GATE``: a session that is to be killed.
+Also a program, ``OPERATION SOURCE OUT DIARY GATE``: a session that is to be killed.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def test_a_killed_session_is_resumed(name: str, dem: Path, gate: Gate, tmp_path:
     expected = OPERATIONS[name](dem)
     out, diary = tmp_path / "out", tmp_path / "resumed.txt"
     gate.shut(after=SHARDS // 2)
-    command = [sys.executable, __file__, name, dem, out, tmp_path / "read.txt", gate.folder]
-    kill_session(command, gate, lambda: gate.arrived() > SHARDS // 2, 0)
+    arguments = [name, dem, out, tmp_path / "read.txt", gate.folder]
+    program = Path(__file__).read_text(encoding="utf-8")
+    kill_session(program, arguments, gate, lambda: gate.arrived() > SHARDS // 2, 0)
     found = OPERATIONS[name](WatchedRaster(dem, diary), out=out, resume=True, **CUT)
     xr.testing.assert_identical(found.load(), expected)
     # shards that were written are not computed again

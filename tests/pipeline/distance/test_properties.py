@@ -851,10 +851,8 @@ def test_a_session_killed_is_resumed_to_the_same_bits(
     stored: Path, tmp_path: Path, expected: xr.Dataset, workers: int, share: float, gate: Gate
 ) -> None:
     out = tmp_path / "cost.zarr"
-    script = tmp_path / "driver.py"
-    script.write_text(DRIVER)
-    command = [sys.executable, script, stored, out, tmp_path / "d.txt", gate.folder, workers, SHARD]
-    kill_session(command, gate, lambda: gate.arrived() >= share * TILES, workers)
+    arguments = [stored, out, tmp_path / "d.txt", gate.folder, workers, SHARD]
+    kill_session(DRIVER, arguments, gate, lambda: gate.arrived() >= share * TILES, workers)
     assert not out.exists()
     assert out.with_name("cost.zarr.partial").exists()
     how: dict[str, Any] = {"outputs": ALL, "shard": SHARD, "out": out, "resume": True}

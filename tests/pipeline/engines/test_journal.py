@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import kill_distances
 import numpy as np
 import pytest
 from kill_distances import TILES
+from programs import run_script
 
 import orograph as og
 from orograph.engines.frontier import driver
@@ -23,21 +21,7 @@ from orograph.tiles.grid.quadtree import Node
 
 ROOT = Node(3, 0)
 MOMENTS = np.random.default_rng(1).uniform(0.05, 0.8, 50).tolist()
-TESTS = Path(__file__).parents[2]
-
-
-def kill(folder: Path, shares: list[float]) -> list[dict[str, Any]]:
-    script = TESTS / "kill_distances.py"
-    done = subprocess.run(
-        [sys.executable, script, folder, *map(str, shares)],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+SCRIPT = Path(kill_distances.__file__)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +35,7 @@ def kill(folder: Path, shares: list[float]) -> list[dict[str, Any]]:
 def test_a_distance_killed_at_any_moment_does_no_written_shard_again(
     tmp_path: Path, shares: list[float]
 ) -> None:
-    found = kill(tmp_path, shares)
+    found: list[dict[str, Any]] = run_script(SCRIPT, tmp_path, tmp_path, *shares)
     killed = [row for row in found if row["killed"]]
     assert len(killed) >= len(shares) * 3 // 4  # the time of a run varies
     assert all(row["same_bits"] for row in found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -142,9 +141,8 @@ def test_a_build_whose_session_is_killed_is_resumed(
 ) -> None:
     diary, out = tmp_path / "diary.txt", tmp_path / "i"
     arguments = [friction, out, diary, gate.folder, workers, json.dumps(OPTIONS)]
-    command = [sys.executable, "-c", SCRIPT, *arguments]
     # more than two shards hold, so one of two workers has begun its second
-    kill_session(command, gate, lambda: len(blocks_of(out)) > BLOCKS // 2, workers)
+    kill_session(SCRIPT, arguments, gate, lambda: len(blocks_of(out)) > BLOCKS // 2, workers)
     assert not out.exists()
     kept = blocks_of(out)
     assert BLOCKS // 2 < len(kept) < BLOCKS

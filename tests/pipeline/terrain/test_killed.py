@@ -1,6 +1,6 @@
 """Whatever of a reading of the terrain is killed, it ends with the same bits and tables.
 
-Also a script, ``test_killed.py OPERATION SOURCE OUT DIARY GATE``: a session that is to be killed.
+Also a program, ``OPERATION SOURCE OUT DIARY GATE``: a session that is to be killed.
 """
 
 from __future__ import annotations
@@ -103,11 +103,12 @@ def test_a_killed_worker_is_made_up_for(
 def test_a_killed_session_is_resumed(
     name: str, after: int, dem: Path, gate: Gate, tmp_path: Path
 ) -> None:
-    """A process of its own each time, which imports all and is killed."""
+    """A process of its own each time, which is killed."""
     expected = OPERATIONS[name](dem)
     out, diary = tmp_path / "out", tmp_path / "resumed.txt"
-    command = [sys.executable, __file__, name, dem, out, tmp_path / "read.txt", gate.folder]
-    kill_session(command, gate, lambda: gate.arrived() > after, 0)
+    arguments = [name, dem, out, tmp_path / "read.txt", gate.folder]
+    program = Path(__file__).read_text(encoding="utf-8")
+    kill_session(program, arguments, gate, lambda: gate.arrived() > after, 0)
     with pytest.raises(og.StoreExistsError, match="resume=True"):
         OPERATIONS[name](dem, out=out, **CUT)
     found = OPERATIONS[name](WatchedRaster(dem, diary), out=out, resume=True, **CUT)

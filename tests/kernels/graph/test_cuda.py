@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_cpu.emulator import Emulator, find_compiler
+from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_graph import random_edges
@@ -49,9 +49,13 @@ def cost_from(graph: Graph, start: int) -> Any:
     return cost
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_costs_have_the_bits_of_numba(kind: str, strategy: str, emulator: Emulator) -> None:
+SPREADS = {f"{kind}-{strategy}": (kind, strategy) for kind in KINDS for strategy in STRATEGIES}
+FLOATS = {name for name in SPREADS if name.startswith("float64")}
+
+
+@pytest.mark.parametrize(("case", "emulator"), in_orders(SPREADS, FLOATS), indirect=["emulator"])
+def test_costs_have_the_bits_of_numba(case: tuple[str, str], emulator: Emulator) -> None:
+    kind, strategy = case
     for seed, n, m in ((0, 60, 300), (2, 300, 700)):
         graph = graph_of(kind, seed, n, m)
         rows = graph.rows if strategy == "active" else graph.incoming
@@ -92,12 +96,19 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_far_cuda, "THREADS", 64)
 
 
-@pytest.mark.parametrize("lanes", [1, 4, 32])
-@pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
+WARPS = {f"{kind}-{n}": (kind, n) for kind in ("int32", "int64", "float64") for n in (1, 4, 32)}
+
+
+@pytest.mark.parametrize(
+    ("case", "emulator"),
+    in_orders(WARPS, {"float64-1", "float64-4", "float64-32"}),
+    indirect=["emulator"],
+)
 def test_costs_from_one_vertex(
-    kind: str, lanes: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    case: tuple[str, int], emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In narrow and wide buckets, with arcs that weigh 0 and vertices beyond the most."""
+    kind, lanes = case
     monkeypatch.setattr(near_far_cuda, "lanes_for", lambda n, degree: lanes)
     monkeypatch.setattr(near_far_cuda, "THREADS", 64 if lanes == 1 else 32)
     for seed, n, m in ((0, 60, 300), (1, 120, 250), (2, 9, 200)):
@@ -169,8 +180,11 @@ def test_words_of_64_bits(emulator: Emulator) -> None:
     np.testing.assert_array_equal(*costs)
 
 
+MOST_HOPS = {"none": 0, "two": 2, "all": 10**6}
+
+
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("most", [0, 2, 10**6])
+@pytest.mark.parametrize(("most", "emulator"), in_orders(MOST_HOPS, {"all"}), indirect=["emulator"])
 def test_hops(most: int, emulator: Emulator) -> None:
     graph = graph_of("int32", 2, 400, 700)
     starts = np.array([5, 9, 5])
@@ -190,12 +204,18 @@ def path_of_cuda(graph: Graph, s: int, t: int, emulator: Emulator) -> Any:
     return next(near_far_cuda.graph_between(*given, device=emulator))
 
 
+GRAPHS = {"directed": (True, 64), "undirected": (False, 2)}
+
+
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize(("directed", "first"), [(True, 64), (False, 2)])
+@pytest.mark.parametrize(
+    ("case", "emulator"), in_orders(GRAPHS, {"undirected"}), indirect=["emulator"]
+)
 def test_paths_between_two_vertices(
-    directed: bool, first: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    case: tuple[bool, int], emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sparse graphs have long paths and ends without one; dense ones many paths to choose from."""
+    directed, first = case
     monkeypatch.setattr(near_far_cuda, "FIRST_HOPS", first)
     lengths = set()
     for seed, n, m in ((1, 60, 90), (3, 50, 400)):
@@ -275,7 +295,11 @@ def forest_edges(graph: Graph, device: Emulator | None, wide: bool = False) -> A
     return np.sort(graph.edge_both_ways[arcs])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "emulator"),
+    in_orders(dict(zip(KINDS, KINDS)), {"float64"}),
+    indirect=["emulator"],
+)
 def test_forests_have_the_edges_of_numba(kind: str, emulator: Emulator) -> None:
     for seed, n, m in ((0, 60, 300), (1, 700, 1500), (2, 300, 200), (3, 1, 0), (4, 90, 3000)):
         graph = graph_of(kind, seed, n, m, directed=False)

@@ -161,14 +161,16 @@ def test_any_tiling_and_a_gpu_give_the_same_bits(connectivity: int, emulated_gpu
         horizontal_factor=TABLE if connectivity == 8 else "forward",
     )
     how: dict[str, Any] = {"cost": cost, "cell_size": SIDE, "connectivity": connectivity}
+    how["backend"] = "numba"
     whole = og.cost_distance(friction, [(4, 3)], outputs=ALL, tile=64, **how)
     for more in ({"tile": 3}, {"tile": 8}, {"tile": 64, "backend": "cuda"}):
-        found = og.cost_distance(friction, [(4, 3)], outputs=ALL, **how, **more)
+        assert emulated_gpu.launches == 0
+        found = og.cost_distance(friction, [(4, 3)], outputs=ALL, **{**how, **more})
         for name in ALL:
             np.testing.assert_array_equal(found[name].values, whole[name].values, name)
     assert emulated_gpu.launches > 0
-    both = og.cost_distance(friction, [(4, 3)], dtype="float32", **how)
-    np.testing.assert_allclose(both["cost"], whole["cost"], rtol=1e-5)
+    single = og.cost_distance(friction, [(4, 3)], **{**how, "dtype": "float32", "backend": "cuda"})
+    np.testing.assert_allclose(single["cost"], whole["cost"], rtol=1e-5)
 
 
 def test_factors_by_hand() -> None:

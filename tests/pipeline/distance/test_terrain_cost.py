@@ -199,13 +199,13 @@ def test_any_tiling_and_a_gpu_give_the_same_bits(
     for surface in (None, others):
         cost = og.TerrainCost(surface=surface, elevation=heights, **CASES[case][0])
         how: dict[str, Any] = {"cost": cost, "cell_size": SIDE, "connectivity": connectivity}
-        expected = og.cost_distance(friction, [(4, 3)], outputs=ALL, **how)
-        for tile in (2, 7):
-            found = og.cost_distance(friction, [(4, 3)], outputs=ALL, tile=tile, **how)
-            assert found.identical(expected)
         before = emulated_gpu.launches
-        found = og.cost_distance(friction, [(4, 3)], outputs=ALL, backend="cuda", **how)
-        assert found.identical(expected)
+        expected = og.cost_distance(friction, [(4, 3)], outputs=ALL, backend="numba", **how)
+        for more in ({"tile": 2}, {"tile": 7}, {"backend": "cuda"}):
+            assert emulated_gpu.launches == before
+            given = {"backend": "numba", **how, **more}
+            found = og.cost_distance(friction, [(4, 3)], outputs=ALL, **given)
+            assert found.identical(expected)
         assert emulated_gpu.launches > before
 
 

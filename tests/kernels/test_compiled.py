@@ -6,15 +6,14 @@ Everything runs on a copy of the folders, in processes of their own.
 from __future__ import annotations
 
 import gc
-import os
+import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from numba.core import event
+from programs import run_program
 
 from orograph.kernels.compiled import compiled
 
@@ -34,6 +33,21 @@ friction = np.random.default_rng(1).integers(1, 100, (26, 26))
 friction[[0, -1]] = friction[:, [0, -1]] = 2**60
 # Sums of halves, so that their order, which leaves change, does not matter.
 print(boundary_matrix(block_costs(friction.astype(float), connectivity=4)).sum())
+"""
+
+# In a process that has imported Numba, and orograph from elsewhere.
+FROM_COPY = """
+import json, os, sys
+import numba
+sys.dont_write_bytecode = True  # Python looks at seconds and sizes to see whether it is fresh
+sys.path.insert(0, sys.argv[1])
+os.environ.update(json.loads(sys.argv[2]))
+numba.config.reload_config()
+for name in list(sys.modules):
+    if name.partition(".")[0] == "orograph":
+        del sys.modules[name]
+import orograph.kernels
+assert orograph.kernels.__file__.startswith(sys.argv[1])
 """
 
 
@@ -60,18 +74,9 @@ class Copy:
         self.write(name, text.replace(old, new))
 
     def run(self, code: str) -> str:
-        # Without bytecode: Python looks at seconds and sizes to see whether it is fresh.
-        variables = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **variables, **self.variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
-        return done.stdout.strip()
+        arguments = self.folder, json.dumps(self.variables)
+        program = self.folder / "program.py"
+        return run_program(FROM_COPY + code, program, self.folder, *arguments).strip()
 
     def cached(self) -> dict[Path, int]:
         """Files of the cache, and when each was written."""

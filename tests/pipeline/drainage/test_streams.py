@@ -136,6 +136,7 @@ def test_lines_lead_from_link_to_link(tile: int | None, tmp_path: Path) -> None:
     flow = og.flow_direction(heights)
     count = og.flow_accumulation(flow)["accumulation"]
     found = og.streams(flow, count, 30, elevation=heights, tile=tile, out=tmp_path / "net.zarr")
+    found.load()  # row by row it would be read a thousand times
     layer = og.stream_lines(tmp_path / "net.zarr")
     assert CRS(layer.crs) == CRS("EPSG:32617")
     lines = dict(zip(layer.columns["link"].tolist(), layer.geometry, strict=True))

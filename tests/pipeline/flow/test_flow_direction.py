@@ -200,7 +200,7 @@ def test_slopes_that_underflow_lead_down_all_the_same() -> None:
 
 @pytest.mark.parametrize("tile", [1, 3, 8])
 def test_flats_of_the_greatest_height_beside_nodata(tile: int) -> None:
-    for seed in range(20):
+    for seed in range(0, 20, 5 if tile == 1 else 1):  # 775 tiles take a second
         rng = np.random.default_rng(seed)
         heights = np.where(rng.random((25, 31)) < 0.02 * seed, 0, 255).astype(np.uint8)
         step, leaves = oracle.directions(heights, heights > 0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 NEW_FILE = re.compile(r"^```(?:python|cpp) title=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -54,21 +54,28 @@ def copy_with_changes(text: str, folder: Path) -> set[str]:
     return changed
 
 
-def run_in_copy(folder: Path, code: str, *arguments: str) -> str:
-    """Run Python code with the package that was copied into a folder; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "NUMBA_CACHE_DIR": str(folder / "cache"),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
-    return done.stdout
+# In a process that has imported Numba, and orograph from elsewhere.
+FROM_COPY = """
+import json, os, sys
+import numba
+folder, variables = sys.argv[1:3]
+del sys.argv[1:3]
+sys.dont_write_bytecode = True  # Python looks at seconds and sizes to see whether it is fresh
+sys.path.insert(0, folder)
+os.environ.update(json.loads(variables))
+numba.config.reload_config()
+for name in list(sys.modules):
+    if name.partition(".")[0] == "orograph":
+        del sys.modules[name]
+import orograph
+assert orograph.__file__.startswith(folder)
+"""
+
+
+def run_in_copy(folder: Path, code: str, *arguments: str, **variables: str) -> str:
+    """Run Python code with the package that was copied into a folder; return what it printed.
+
+    ``variables`` are of the environment, beside the place of its cache of kernels.
+    """
+    told = json.dumps({"NUMBA_CACHE_DIR": str(folder / "cache"), **variables})
+    return run_program(FROM_COPY + code, folder / "code.py", folder, folder, told, *arguments)

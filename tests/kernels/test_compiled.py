@@ -6,14 +6,13 @@ Everything runs on a copy of the folders, in processes of their own.
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from changed_copy import run_in_copy
 from numba.core import event
-from programs import run_program
 
 from orograph.kernels.compiled import compiled
 
@@ -35,21 +34,6 @@ friction[[0, -1]] = friction[:, [0, -1]] = 2**60
 print(boundary_matrix(block_costs(friction.astype(float), connectivity=4)).sum())
 """
 
-# In a process that has imported Numba, and orograph from elsewhere.
-FROM_COPY = """
-import json, os, sys
-import numba
-sys.dont_write_bytecode = True  # Python looks at seconds and sizes to see whether it is fresh
-sys.path.insert(0, sys.argv[1])
-os.environ.update(json.loads(sys.argv[2]))
-numba.config.reload_config()
-for name in list(sys.modules):
-    if name.partition(".")[0] == "orograph":
-        del sys.modules[name]
-import orograph.kernels
-assert orograph.kernels.__file__.startswith(sys.argv[1])
-"""
-
 
 class Copy:
     """A copy of the folders that hold kernels, and what runs on it."""
@@ -61,7 +45,7 @@ class Copy:
         (folder / "orograph/__init__.py").touch()
         self.folder = folder
         self.kernels = folder / "orograph/kernels"
-        self.variables = {"NUMBA_CACHE_DIR": str(folder / "cache")}
+        self.variables: dict[str, str] = {}
 
     def write(self, name: str, text: str) -> None:
         path = self.kernels / name
@@ -74,9 +58,7 @@ class Copy:
         self.write(name, text.replace(old, new))
 
     def run(self, code: str) -> str:
-        arguments = self.folder, json.dumps(self.variables)
-        program = self.folder / "program.py"
-        return run_program(FROM_COPY + code, program, self.folder, *arguments).strip()
+        return run_in_copy(self.folder, code, **self.variables).strip()
 
     def cached(self) -> dict[Path, int]:
         """Files of the cache, and when each was written."""

@@ -81,6 +81,17 @@ def no_cloud() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_boto3() -> Iterator[None]:
+    """Let rasterio find no boto3, which moto alone brings: it makes a session for each file.
+
+    That takes 15 ms where there are credentials. GDAL finds these by itself.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rasterio.session.boto3", None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """A server of S3 in this process."""

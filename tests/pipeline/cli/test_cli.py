@@ -242,7 +242,7 @@ def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) 
 
 
 def test_the_demo_ends_with_pictures(tmp_path: Path) -> None:
-    ended = process("demo", "--folder", "shown")
+    ended = orograph("demo", "--folder", tmp_path / "shown")
     assert ended.returncode == 0, ended.stderr
     for said in ("138,632 cells", "138,631 edges", "dashboard: http", "same bits"):
         assert said in ended.stdout

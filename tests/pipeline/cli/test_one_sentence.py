@@ -67,16 +67,16 @@ def test_friction_that_only_a_task_sees_is_refused_in_one_sentence(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("sent", "what", "status"),
-    [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)],
+    ("sent", "workers", "what", "status"),
+    [(signal.SIGINT, 2, "interrupted", 130), (signal.SIGTERM, 1, "terminated", 143)],
 )
 def test_a_signal_prints_one_line_and_leaves_what_resume_goes_on_with(
-    tmp_path: Path, sent: signal.Signals, what: str, status: int
+    tmp_path: Path, sent: signal.Signals, workers: int, what: str, status: int
 ) -> None:
     friction = np.random.default_rng(0).uniform(1, 2, (2048, 2048)).astype(np.float32)
     store, out = tmp_path / "f.zarr", tmp_path / "c.zarr"
     og.ingest(friction, store, tile=256, shard=256)
-    process = start("cost", store, out, "--point", 0, 0, "--workers", 2)
+    process = start("cost", store, out, "--point", 0, 0, "--workers", workers)
     while not (tmp_path / "c.zarr.partial" / "run.json").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

@@ -48,10 +48,20 @@ def tasks_done(client: Client) -> dict[str, int]:
     return dict(client.run(count).values())
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+WHERE: list[dict[str, Any]] = [
+    {"resources": {"MAPS": 1}},
+    {"workers": [ABLE]},
+    {"workers": ABLE, "retries": 2},
+]
+
+
 @pytest.mark.parametrize(
-    "where",
-    [{"resources": {"MAPS": 1}}, {"workers": [ABLE]}, {"workers": ABLE, "retries": 2}],
+    ("name", "where"),
+    [
+        pytest.param(name, where, marks=[] if name == "sweep" or not n else pytest.mark.long)
+        for n, where in enumerate(WHERE)
+        for name in OPERATIONS
+    ],
     ids=str,
 )
 def test_only_workers_that_may_do_the_tasks(
@@ -92,7 +102,7 @@ def test_a_run_that_no_worker_may_do_says_so(
 def test_tasks_of_a_higher_priority_come_first(client: Client, tmp_path: Path) -> None:
     """A run of a high priority ends before one that was begun earlier."""
     runs, ended = {}, []
-    heights = np.tile(HEIGHTS, (3, 3))
+    heights = np.tile(HEIGHTS, (2, 2))
     for name, priority in (("low", -5), ("high", 5)):
         with dask.annotate(priority=priority, workers=[ABLE]):
             runs[name] = og.minimum_spanning_forest.submit(

@@ -77,7 +77,17 @@ def put(repository: icechunk.Repository, raster: xr.DataArray, branch: str = "ma
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["repository", "session", "store", "group", "array"])
+READ_FROM = {
+    "folder": ("repository", "array"),
+    "s3": ("repository", "session", "store", "group", "array"),
+}
+
+
+@pytest.mark.parametrize(
+    ("repository", "what"),
+    [(place, what) for place, kinds in READ_FROM.items() for what in kinds],
+    indirect=["repository"],
+)
 def test_a_snapshot_is_read_by_workers(
     repository: icechunk.Repository, client: Client, what: str
 ) -> None:
@@ -146,10 +156,23 @@ RUNS: dict[str, Callable[..., xr.Dataset]] = {
     "components": lambda **o: og.connected_components(PLACED > 20, **OPTIONS, **o),
     "peaks": lambda **o: og.peaks(PLACED, **OPTIONS, **o),
 }
+NATURAL = {("folder", "threads"), ("s3", "workers")}
 
 
-@pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("by", ["threads", "workers"])
+@pytest.mark.parametrize(
+    ("repository", "by", "run"),
+    [
+        pytest.param(
+            *(place, by, run),
+            # each operation by threads and by workers, in one of both places; one in both
+            marks=[] if (place, by) in NATURAL or run == "distance" else pytest.mark.long,
+        )
+        for place in ("folder", "s3")
+        for by in ("threads", "workers")
+        for run in RUNS
+    ],
+    indirect=["repository"],
+)
 def test_a_result_has_the_bits_of_a_store(
     repository: icechunk.Repository, client: Client, tmp_path: Path, run: str, by: str
 ) -> None:

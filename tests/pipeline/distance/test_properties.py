@@ -432,7 +432,7 @@ def test_target_values_choose_among_the_labels() -> None:
             assert_same(og.cost_distance(grid, labels, tile=11, outputs=ALL), result)
 
 
-@pytest.fixture(scope="module", params=[4, 13, 60])
+@pytest.fixture(scope="module", params=[7, 13, 60])
 def free(request: pytest.FixtureRequest) -> tuple[np.ndarray, int, xr.Dataset]:
     """A grid, a tile, and the distances by such tiles without a limit."""
     grid, tile = obstacles((60, 55)), request.param
@@ -598,11 +598,22 @@ def test_heights_in_integers_differ_by_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [(33, 34), (17, 18), (35, 16)],
-    ids=["1 and 2 cells", "1 and 2 cells, small", "3 and 0"],
+    ("shape", "tile"),
+    [
+        pytest.param(
+            *(shape, tile),
+            id=f"{tile}-{name}",
+            # a thousand tiles, of which the other grids have some hundred
+            marks=pytest.mark.long if shape == (33, 34) and tile < 4 else [],
+        )
+        for name, shape in {
+            "1 and 2 cells": (33, 34),
+            "1 and 2 cells, small": (17, 18),
+            "3 and 0": (35, 16),
+        }.items()
+        for tile in (1, 2, 3, 4, 16)
+    ],
 )
-@pytest.mark.parametrize("tile", [1, 2, 3, 4, 16])
 def test_knights_cross_tiles_of_a_cell_or_two(shape: tuple[int, int], tile: int) -> None:
     """The last row and column of tiles are thinner than a knight's move is long."""
     grid = obstacles(shape, 0.15)
@@ -672,7 +683,7 @@ def expected() -> xr.Dataset:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("tile", [9, 50, 101])
+@pytest.mark.parametrize("tile", [14, 50, 101])
 @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "on disk"])
 def test_any_number_of_threads_gives_the_same_bits(
     tmp_path: Path, expected: xr.Dataset, threads: int, tile: int, stored: bool

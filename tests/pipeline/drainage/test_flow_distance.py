@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import flow_of_peers
 import numpy as np
 import oracle_flow as oracle
 import pytest
@@ -100,7 +101,7 @@ def test_a_store_and_an_array_have_the_same_distances(tmp_path: Path) -> None:
 @pytest.mark.parametrize("streams", [False, True])
 def test_distances_of_pyflwdir(streams: bool) -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
-    _, codes = pyflwdir.dem.fill_depressions(fractal(150))
+    codes = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(codes, ftype="d8")
     to = network.upstream_area("cell") > 60 if streams else None
     found = og.flow_distance(codes, to, encoding="esri", cell_size=1, tile=32)["distance"].values

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import flow_of_peers
 import numpy as np
 import oracle_flow as oracle
 import pytest
@@ -119,7 +120,7 @@ def test_any_tiling_gives_the_links_of_plain_loops(
 
 def test_orders_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
-    _, esri = pyflwdir.dem.fill_depressions(fractal(150))
+    esri = flow_of_peers.esri_codes()
     peer = pyflwdir.from_array(esri, ftype="d8")
     count = peer.upstream_area()
     streams = count >= 20

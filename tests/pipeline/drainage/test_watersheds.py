@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import flow_of_peers
 import geopandas as gpd
 import numpy as np
 import oracle_flow as oracle
@@ -49,7 +50,7 @@ def test_any_tiling_gives_the_watersheds_of_plain_loops(
 
 def test_basins_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
-    _, codes = pyflwdir.dem.fill_depressions(fractal(150))
+    codes = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(codes, ftype="d8")
     found = og.watersheds(codes, encoding="esri", tile=32)["watershed"].values
     theirs = network.basins(ids=np.arange(1, network.idxs_pit.size + 1, dtype=np.uint32))

@@ -212,16 +212,9 @@ def test_a_store_and_an_array_have_the_same_sums(tmp_path: Path) -> None:
     np.testing.assert_array_equal(by_path["accumulation"], expected["accumulation"])
 
 
-@pytest.fixture(scope="module")
-def esri() -> np.ndarray:
-    """Directions of pyflwdir."""
+def test_sums_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
-    _, found = pyflwdir.dem.fill_depressions(fractal(150))
-    return np.asarray(found)
-
-
-def test_sums_of_pyflwdir(esri: np.ndarray) -> None:
-    pyflwdir = pytest.importorskip("pyflwdir")
+    esri = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(esri, ftype="d8")
     found = og.flow_accumulation(esri, encoding="esri", tile=32)["accumulation"]
     np.testing.assert_array_equal(found, network.upstream_area("cell"))
@@ -240,6 +233,7 @@ def test_sums_of_pysheds() -> None:
 def test_the_record_is_what_pysheds_gives() -> None:
     pytest.importorskip("pysheds.sgrid")
     recorded = np.load(flow_of_peers.RECORD)
+    np.testing.assert_array_equal(recorded["codes"], flow_of_peers.filled_by_pyflwdir())
     sums = flow_of_peers.sums(recorded["codes"].astype(np.int64))
     np.testing.assert_array_equal(recorded["sums"], sums)
     directions = flow_of_peers.directions(flow_of_peers.steep_heights())

@@ -104,7 +104,16 @@ def test_a_task_that_always_kills_its_worker_is_an_error_and_no_loop(
         run.result(timeout=500)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("cluster", "rounds"),
+    [
+        (2, 1),
+        pytest.param(1, 1, marks=pytest.mark.long),
+        pytest.param(1, 50, marks=pytest.mark.long),
+        pytest.param(2, 50, marks=pytest.mark.long),
+    ],
+    indirect=["cluster"],
+)
 @pytest.mark.timeout(7200)
 def test_three_kills_stall_no_cost_distance_and_change_no_bit(
     client: Client,

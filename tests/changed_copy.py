@@ -29,7 +29,7 @@ def copy_with_changes(text: str, folder: Path) -> set[str]:
     be in the file once.
     """
     package = folder / "orograph"
-    without = shutil.ignore_patterns("__pycache__")
+    without = shutil.ignore_patterns("*.nb[ic]")  # bytecode of what is not changed serves
     shutil.copytree(ROOT / "src/orograph", package, ignore=without)
 
     changed = set()

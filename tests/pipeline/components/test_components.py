@@ -495,7 +495,16 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         yield connected
 
 
-@CONNECTIVITY
+@pytest.mark.parametrize(
+    ("client", "connectivity"),
+    [
+        pytest.param(1, 4, id="1 worker-4 nbrs"),
+        pytest.param(2, 8, id="2 workers-8 nbrs"),
+        pytest.param(1, 8, id="1 worker-8 nbrs", marks=pytest.mark.long),
+        pytest.param(2, 4, id="2 workers-4 nbrs", marks=pytest.mark.long),
+    ],
+    indirect=["client"],
+)
 def test_any_number_of_workers_gives_the_same_components(
     client: Client, tmp_path: Path, connectivity: int
 ) -> None:

@@ -707,7 +707,16 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
         yield connected
 
 
-@pytest.mark.parametrize("tile", [12, 47])
+@pytest.mark.parametrize(
+    ("client", "tile"),
+    [
+        pytest.param(1, 47, id="1 worker-47"),
+        pytest.param(2, 12, id="2 workers-12"),
+        pytest.param(1, 12, id="1 worker-12", marks=pytest.mark.long),
+        pytest.param(2, 47, id="2 workers-47", marks=pytest.mark.long),
+    ],
+    indirect=["client"],
+)
 def test_any_number_of_workers_gives_the_same_bits(
     client: Client, tmp_path: Path, expected: xr.Dataset, tile: int
 ) -> None:

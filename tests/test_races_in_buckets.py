@@ -22,9 +22,10 @@ RACES = pytest.mark.parametrize("races", [8, pytest.param(60, marks=pytest.mark.
 _barrier: Any = None
 
 
-def _begin(barrier: Any) -> None:
+def _begin(barrier: Any, environment: dict[str, str]) -> None:
     global _barrier
     _barrier = barrier
+    os.environ.update(environment)  # forked from a process that began before the server
 
 
 def _write(out: str, sign: int, wait: bool) -> str:
@@ -71,10 +72,10 @@ def test_two_writers_of_one_branch_of_icechunk_never_mix(s3: str, races: int) ->
         for sign in (1, -1)
     }
     repository = repository_in(s3)
-    spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(2)
+    forking = multiprocessing.get_context("forkserver")
+    began = forking.Barrier(2), {**os.environ}
     refused = commits = 0
-    with ProcessPoolExecutor(2, spawn, _begin, (barrier,)) as pool:
+    with ProcessPoolExecutor(2, forking, _begin, began) as pool:
         for race in range(races):
             told = list(pool.map(_commit, [s3] * 2, [1, -1], [True] * 2))
             winners = [sign for sign, text in zip((1, -1), told, strict=True) if not text]
@@ -100,10 +101,10 @@ def test_two_writers_of_one_bucket_never_mix(s3: str, races: int) -> None:
         for sign in (1, -1)
     }
     assert expected[1] != expected[-1]
-    spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(2)
+    forking = multiprocessing.get_context("forkserver")
+    began = forking.Barrier(2), {**os.environ}
     refused = 0
-    with ProcessPoolExecutor(2, spawn, _begin, (barrier,)) as pool:
+    with ProcessPoolExecutor(2, forking, _begin, began) as pool:
         out = f"{s3}/out.zarr"
         for race in range(races):
             told = list(pool.map(_write, [out] * 2, [1, -1], [True] * 2))

@@ -229,14 +229,19 @@ def test_scipy_agrees(model: str, connectivity: int) -> None:
     assert np.isinf(inner[~reached & np.isfinite(grid)]).all()
 
 
-BOUNDED = [CASES[0], CASES[2], CASES[4], CASES[9]]
+BOUNDED = {
+    f"{share}-{CASES[n]}": (CASES[n], share) for share in (0.0, 0.03, 0.3) for n in (0, 2, 4, 9)
+}
+OF_EIGHT = {f"{share}-{CASES[0]}" for share in (0.0, 0.03, 0.3)}
 
 
-@pytest.mark.parametrize("case", BOUNDED, ids=str)
-@pytest.mark.parametrize("share", [0.0, 0.03, 0.3])
+@pytest.mark.parametrize(
+    ("bounded_case", "emulator"), in_orders(BOUNDED, OF_EIGHT), indirect=["emulator"]
+)
 def test_visits_with_a_bound_settle_all_below_it(
-    case: Case, share: float, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    bounded_case: tuple[Case, float], emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    case, share = bounded_case
     monkeypatch.setattr(relax_cuda, "TARGET", 2)
     monkeypatch.setattr(relax_cuda, "MOST_WARPS", {4: 2, 8: 2})
     grid = GRIDS["random"]

@@ -205,7 +205,7 @@ def test_one_run_is_as_several(method: str, depressions: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("noise", [False, True])
 def test_what_leaves_is_what_fell(method: str, noise: bool) -> None:
-    heights = fractal(120)
+    heights = fractal(80)
     if noise:
         heights = np.random.default_rng(2).integers(0, 4, heights.shape).astype(float)
     sums = og.flow_accumulation(heights, method=method, tile=32)["accumulation"].values

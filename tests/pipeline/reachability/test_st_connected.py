@@ -130,7 +130,8 @@ def test_hops_and_way_are_the_same_for_every_tiling(name: str, connectivity: int
     mask, s, t = MAZES[name]
     mask = mask.copy()
     mask[s] = mask[t] = True
-    for tile in TILINGS:
+    # tiles of 7 cells are three hundred of the largest
+    for tile in TILINGS if mask.size < 9000 else (1000, 12, 16, 64):
         assert_is(
             search(mask, s, t, connectivity=connectivity, tile=tile), mask, s, t, connectivity
         )

@@ -14,10 +14,10 @@ from orograph.tiles.arrays import Array, Indices, empty
 
 Mask = npt.NDArray[np.uint8]
 
-STEP = 2**16  # pairs packed at a time, which fit into a cache
-# Pairs unpacked at a time. Threads of a GPU worker do it at once, and each operation gives up
-# Python's lock and waits for it: with 2**16 pairs that took most of the time.
-LONG_STEP = 2**21
+# Pairs packed and unpacked at a time. What is packed fits into a cache. But each operation gives up
+# Python's lock and waits for it, while other threads do the same: with 2**16 pairs that took most
+# of the time to unpack, and a quarter of what a tile of 1024 x 1024 cells gives up the lock.
+STEP, LONG_STEP = 2**19, 2**21
 
 
 def pack_nibbles(mask: Mask) -> Mask:

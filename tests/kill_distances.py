@@ -1,6 +1,7 @@
 """Kill a distance when it has done a part of its work, resume it, and print what came of it.
 
-A script: ``kill_distances.py FOLDER SHARE...``. Work is CPU time. Buckets are narrow beside the
+A script: ``kill_distances.py FOLDER SHARE...``. Work is CPU time, up to the last visit of a tile
+for the cost: an allocation follows, in which nothing is killed. Buckets are narrow beside the
 grid, as they are on one of many large tiles. The runs are forked from a process that has compiled
 everything, and send themselves SIGKILL.
 """
@@ -35,15 +36,18 @@ FRICTION[::7, 10::40] = np.nan
 def distance(
     store: Path, out: Path, outputs: tuple[str, ...], *, most: float = np.inf, resume: bool = False
 ) -> list[Any]:
-    """Return the digest of the result, the CPU time, and how many tiles were opened for the cost.
+    """Return the result's digest, the CPU time, tiles opened for the cost, and when the last began.
 
-    After ``most`` seconds of CPU the process is killed.
+    After ``most`` seconds of CPU the process is killed at the next visit of a tile for the cost;
+    the last of the four is the CPU time at the last such visit.
     """
     begin, visit, opening = time.process_time(), Distance.visit, Distance.open
-    opened = set()
+    opened, visited = set(), 0.0
 
     def visit_or_die(self: Distance, *arguments: Any, **options: Any) -> Any:
-        if time.process_time() - begin > most:
+        nonlocal visited
+        visited = time.process_time() - begin
+        if visited > most:
             os.kill(os.getpid(), signal.SIGKILL)
         return visit(self, *arguments, **options)
 
@@ -58,7 +62,7 @@ def distance(
         )
         seconds = time.process_time() - begin
         digest = hashlib.sha256(b"".join(found[name].values.tobytes() for name in outputs))
-        return [digest.hexdigest(), seconds, len(opened)]
+        return [digest.hexdigest(), seconds, len(opened), visited]
 
 
 def main(folder: Path, shares: list[float]) -> None:
@@ -76,15 +80,15 @@ def main(folder: Path, shares: list[float]) -> None:
         fresh.append(forked(lambda outputs=outputs: distance(store, out, outputs)))
         shutil.rmtree(out)
     for number, share in enumerate(shares):
-        outputs, (expected, work, _) = both[number % 2], fresh[number % 2]
-        end = forked(lambda: distance(store, out, outputs, most=share * work))  # noqa: B023
+        outputs, (expected, work, _, visited) = both[number % 2], fresh[number % 2]
+        end = forked(lambda: distance(store, out, outputs, most=share * visited))  # noqa: B023
         partial = out.with_name("cost.zarr.partial")
         written = len(list(partial.glob("*/checkpoints/done-*/*")))
         killed = end is None
         if killed:
             end = forked(lambda: distance(store, out, outputs, resume=True))  # noqa: B023
         assert isinstance(end, list), end
-        bits, again, opened = end
+        bits, again, opened, _ = end
         shutil.rmtree(out)
         row = {"killed": killed, "same_bits": bits == expected, "written": written}
         found.append({"share": share, **row, "opened": opened, "work": again / work})

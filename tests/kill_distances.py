@@ -36,10 +36,10 @@ FRICTION[::7, 10::40] = np.nan
 def distance(
     store: Path, out: Path, outputs: tuple[str, ...], *, most: float = np.inf, resume: bool = False
 ) -> list[Any]:
-    """Return the result's digest, the CPU time, tiles opened for the cost, and when the last began.
+    """Return the digest of the result, the CPU time, how many tiles were opened, and until when.
 
-    After ``most`` seconds of CPU the process is killed at the next visit of a tile for the cost;
-    the last of the four is the CPU time at the last such visit.
+    All are opened for the cost; the last of the four is the CPU time at the last visit of one.
+    After ``most`` seconds of CPU the process is killed at the next visit.
     """
     begin, visit, opening = time.process_time(), Distance.visit, Distance.open
     opened, visited = set(), 0.0

@@ -16,7 +16,8 @@ Mask = npt.NDArray[np.uint8]
 
 # Pairs packed and unpacked at a time. What is packed fits into a cache. But each operation gives up
 # Python's lock and waits for it, while other threads do the same: with 2**16 pairs that took most
-# of the time to unpack, and a quarter of what a tile of 1024 x 1024 cells gives up the lock.
+# of the time to unpack, and packing was a quarter of the times that a tile of 1024 x 1024 cells
+# gave up the lock.
 STEP, LONG_STEP = 2**19, 2**21
 
 

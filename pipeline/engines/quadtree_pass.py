@@ -493,6 +493,7 @@ def join_tiles(context: RunContext) -> RunContext:
     That is in memory, where each tile costs some tasks and each seam a merge, and on GPUs, which
     have little to do in a small tile. The result does not depend on the tiles.
     """
+    # a run that is resumed looks up the tiles that it had; others on CPUs are spared the request
     if context.gpus or isinstance(context.sink, ArraySink) or not context.checkpoints.began_empty:
         return context.join_tiles(_joined_level)
     return context

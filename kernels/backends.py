@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from orograph.kernels.device import Device, current_device, memory_for_tiles, memory_reported
 from orograph.kernels.stages import STAGES
-from orograph.tiles.arrays import use_allocator
+from orograph.tiles.arrays import Indices, use_allocator
 from orograph.tiles.errors import BackendError, InputError
 
 BACKENDS = ("auto", "numba", "cuda")
@@ -44,6 +44,9 @@ class Backend(Protocol):
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:
         """Copy an array from the backend's memory to host memory."""
+
+    def values_at(self, array: Any, cells: Indices) -> npt.NDArray[Any]:
+        """Return the values of an array at row-major indices, in host memory."""
 
     @property
     def encodes(self) -> bool:
@@ -78,6 +81,11 @@ class NumbaBackend:
         """Return the array itself."""
         return np.asarray(array)
 
+    def values_at(self, array: Any, cells: Indices) -> npt.NDArray[Any]:
+        """Return the values of an array at row-major indices."""
+        values: npt.NDArray[Any] = array.ravel()[cells]
+        return values
+
 
 class CudaBackend:
     """CUDA kernels on this process's GPU."""
@@ -106,6 +114,14 @@ class CudaBackend:
         """Return a copy of a device's array, or an array of this process as it is."""
         device = current_device()
         return device.download(array) if isinstance(array, device.array_module.ndarray) else array
+
+    def values_at(self, array: Any, cells: Indices) -> npt.NDArray[Any]:
+        """Return the values of a device's array, or of one of this process, at some indices."""
+        device, flat = current_device(), array.ravel()
+        if isinstance(array, device.array_module.ndarray):
+            return device.download(flat[device.upload(cells)])
+        values: npt.NDArray[Any] = flat[cells]
+        return values
 
 
 _BACKENDS: dict[str, Backend] = {"numba": NumbaBackend(), "cuda": CudaBackend()}

@@ -23,11 +23,11 @@ from typing import Any
 import dask
 import psutil
 from distributed import LocalCluster
-from numpy.typing import NDArray
 from programs import start_program
 
 import orograph as og
 from orograph.operations import session
+from orograph.tiles.format.frames import CellTarget
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.raster import StoreRaster
@@ -110,7 +110,7 @@ class WatchedRaster(StoreRaster):
         self.diary, self.seconds, self.deadly, self.gate = diary, seconds, deadly, gate
         self.spared = os.getpid()
 
-    def read(self, window: Window) -> NDArray[Any]:
+    def _read(self, window: Window, target: CellTarget | None) -> Any:
         with open(self.diary, "ab", buffering=0) as diary:
             diary.write(f"{window.y} {window.x}\n".encode())
         if self.deadly and os.getpid() != self.spared:
@@ -118,7 +118,7 @@ class WatchedRaster(StoreRaster):
         time.sleep(self.seconds)
         if self.gate is not None:
             self.gate.enter()
-        return super().read(window)
+        return super()._read(window, target)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

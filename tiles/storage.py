@@ -50,7 +50,7 @@ from orograph.tiles.files import (
 from orograph.tiles.patience import patient, patiently
 from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 
-SECONDS_TO_DELETE = 0.05
+SECONDS_TO_DELETE = 0.02
 """For which deleting is waited for: small stores are gone when a call returns, others soon after.
 
 To delete 3 GB takes half a second, in which a run could have returned.

@@ -35,8 +35,11 @@ AS_STORED = 4  # that of a frame whose cells are as they were
 SPLITTABLE = 128  # bytes of the shortest streams into which a block is split
 LONGEST = {1: 2**13, 2: 2**13, 4: 2**15, 8: 2**13}
 """Bytes of a stream that is encoded, by those of a cell, as in blosc.cu."""
-STREAMS_AT_ONCE = 4
-"""Batches that one GPU decodes or encodes at once, each on a stream with its memory."""
+STREAMS_AT_ONCE = 8
+"""Batches that one GPU decodes or encodes at once, each on a stream with its memory.
+
+A tile of 64 MiB has some 1,000 streams of bytes, and a large GPU room for 8,000 warps.
+"""
 BATCH_BYTES = 2**26  # cells that are decoded or encoded at once, if a tile does not have more
 
 _streams: LifoQueue[int] = LifoQueue()

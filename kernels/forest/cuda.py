@@ -23,7 +23,7 @@ from orograph.kernels.device import (
     value_type,
 )
 from orograph.kernels.forest.exact_sum import fold_sum
-from orograph.kernels.forest.keys import key_limits, native_values, unused_key
+from orograph.kernels.forest.keys import key_limits, native_buffer, unused_key
 from orograph.kernels.forest.tile import TileForest, check_arguments, check_magnitude
 from orograph.kernels.forest.weights import find_weight
 from orograph.tiles.arrays import Array, Indices
@@ -337,15 +337,14 @@ def tile_forest(
     """
     check_arguments(values, weight, connectivity)
     device = device or current_device()
-    values, mark = native_values(values, nodata)
-    h, w = values.shape
-    uploaded = device.upload(values)
+    cells, mark = native_buffer(device, values, nodata)
+    h, w = cells.shape
 
     call = partial(forest_on_device, device=device, squares=squares)
-    found = call(uploaded, mark, sides, weight, connectivity)
+    found = call(cells, mark, sides, weight, connectivity)
     if found.clashes:
-        gap = _find_gap(values, mark)
-        found = call(uploaded, mark, sides, weight, connectivity, gap=gap)
+        gap = _find_gap(device.download(cells), mark)
+        found = call(cells, mark, sides, weight, connectivity, gap=gap)
     tags = device.download(found.tag)
     order = np.argsort(tags)
     tags = tags[order]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.device import Buffer, Device
 from orograph.kernels.forest.weigh import weigh
 from orograph.tiles.arrays import Array
 
@@ -131,7 +132,23 @@ def decode_row(keys, kind, bias, gap, out):
 
 def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
     """Return the values in one of ten native dtypes, and nodata in it (None if it cannot occur)."""
-    dtype = values.dtype
+    native, mark = _native(values.dtype, nodata)
+    values = np.ascontiguousarray(values, native).view()
+    values.flags.writeable = False  # arrays from a store may be read-only: compile for one type
+    return values, mark
+
+
+def native_buffer(device: Device, values: Any, nodata: float | None) -> tuple[Buffer, Any]:
+    """Return `native_values` of a tile in the memory of a device, in which it may lie already."""
+    if isinstance(values, device.array_module.ndarray):
+        native, mark = _native(values.dtype, nodata)
+        return values.astype(native, copy=False), mark
+    values, mark = native_values(values, nodata)
+    return device.upload(values), mark
+
+
+def _native(dtype: np.dtype[Any], nodata: float | None) -> tuple[np.dtype[Any], Any]:
+    """Return the native dtype of values, and nodata in it."""
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise TypeError(
             f"values: dtype {dtype} has no order-preserving 64-bit key; cast to an integer,"
@@ -147,9 +164,7 @@ def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
         limits = np.iinfo(dtype)
         mark = dtype.type(int(nodata)) if limits.min <= nodata <= limits.max else None
     native = np.dtype(np.float32) if dtype == np.float16 else dtype.newbyteorder("=")
-    values = np.ascontiguousarray(values, native).view()
-    values.flags.writeable = False  # arrays from a store may be read-only: compile for one type
-    return values, None if mark is None else native.type(mark)
+    return native, None if mark is None else native.type(mark)
 
 
 class PaddedKeys(NamedTuple):

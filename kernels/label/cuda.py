@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.blosc.cells import Source, Target
-from orograph.kernels.device import Buffer, Device, blocks_for, current_device, value_type
+from orograph.kernels.device import (
+    Buffer,
+    Device,
+    blocks_for,
+    current_device,
+    on_device,
+    value_type,
+)
 from orograph.kernels.label import labels as labels_here
 from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
 from orograph.kernels.label.tile import TileComponents, TileLabels, classes_as_words
@@ -150,12 +157,12 @@ def find_components(
 
 
 def _label(
-    device: Device | None, classes: npt.NDArray[Any], nodata: float | None, connectivity: int
+    device: Device | None, classes: Any, nodata: float | None, connectivity: int
 ) -> tuple[Device, LabelBuffers, npt.NDArray[np.uint32]]:
     """Label a tile; return its device, the buffers there, and each component's first cell."""
     bits, limits = classes_as_words(classes, nodata, connectivity)
     where = device or current_device()
-    found = label_buffers(where, where.upload(bits), limits, connectivity)
+    found = label_buffers(where, on_device(where, bits), limits, connectivity)
     count = int(where.download(found.counts[-1:])[0])
     return where, found, where.download(first_buffer(where, found, count))
 

@@ -107,7 +107,7 @@ def classes_as_words(
             " convert with .astype(...)"
         )
     native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
-    bits = np.ascontiguousarray(classes, native).view(f"u{native.itemsize}")
+    bits = classes.astype(native, order="C", copy=False).view(f"u{native.itemsize}")
     return bits, run_limits(native, nodata)
 
 

@@ -14,7 +14,7 @@ from orograph.kernels.device import (
     scalar,
     value_type,
 )
-from orograph.kernels.forest.keys import key_limits, native_values
+from orograph.kernels.forest.keys import key_limits, native_buffer
 from orograph.kernels.terrain.basins import FIRST_OF_GROUPS, TileBasins
 from orograph.tiles.arrays import Array
 
@@ -113,8 +113,8 @@ def tile_basins(
     Takes 7 to 9 bytes per cell on the device besides the values, and 12 per edge.
     """
     device = device or current_device()
-    values, mark = native_values(values, nodata)
-    found = basins_on_device(device.upload(values), mark, connectivity, upside_down, device=device)
+    cells, mark = native_buffer(device, values, nodata)
+    found = basins_on_device(cells, mark, connectivity, upside_down, device=device)
     labels, *others = map(device.download, found)
     return TileBasins(labels if labels.itemsize == 2 else labels.view(np.int32), *others)
 
@@ -127,15 +127,15 @@ def raise_cells(
     As `orograph.kernels.terrain.basins.raise_cells`.
     """
     device = device or current_device()
-    values, _ = native_values(values, None)
+    cells, _ = native_buffer(device, values, None)
     words = labels.view(f"u{labels.itemsize}")
-    out = device.array_module.empty(values.shape, values.dtype)
+    out = device.array_module.empty(cells.shape, cells.dtype)
     device.launch(
-        *(SOURCE, "raise_cells", blocks_for(values.size, RAISE_THREADS), (RAISE_THREADS,)),
+        *(SOURCE, "raise_cells", blocks_for(cells.size, RAISE_THREADS), (RAISE_THREADS,)),
         (
-            *map(device.upload, (values, words, levels.astype(values.dtype, copy=False))),
-            *(out, scalar(np.int64, values.size)),
+            *(cells, *map(device.upload, (words, levels.astype(cells.dtype, copy=False)))),
+            *(out, scalar(np.int64, cells.size)),
         ),
-        defines={**_types(values.dtype), "LABEL": f"UInt{8 * words.itemsize}"},
+        defines={**_types(cells.dtype), "LABEL": f"UInt{8 * words.itemsize}"},
     )
     return out

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from orograph.engines.quadtree_pass import QuadtreePass, join_tiles
 from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.backends import may_use_numba
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
@@ -162,6 +162,7 @@ class Components:
     dtype: str = "int64"
 
     name = "components"
+    takes_device_cells: ClassVar[bool] = True
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -207,7 +208,7 @@ class Components:
             tile.box[touching] if measure else np.zeros((y.size, 4), np.int64),
         )
         summary = Summary(
-            classes.ravel()[border],
+            get_backend(self.backend).values_at(classes, border),
             np.where(on_border >= 0, np.searchsorted(touching, on_border), -1),
             parts,
             np.diff(numbered(tile.rows)),

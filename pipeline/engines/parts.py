@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PART = 2048  # cells a side, or those of a stored tile where it is larger
+PART, LARGE_PART = 2048, 4096  # cells a side, or those of a stored tile where it is larger
+FEWEST_LARGE = 16  # large parts of a tile, so that as many threads read them
 MOST_THREADS = 24
 
 
@@ -43,7 +44,8 @@ def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
         Cells a side of the tiles of the raster.
     """
     stored = stored or 1
-    side = stored * max(PART // stored, 1)
+    part = LARGE_PART if window.size >= FEWEST_LARGE * LARGE_PART**2 else PART
+    side = stored * max(part // stored, 1)
     rows = [frame.y, *range(window.y + side, window.y + window.height, side)]
     columns = [frame.x, *range(window.x + side, window.x + window.width, side)]
     ends = [*rows[1:], frame.y + frame.height], [*columns[1:], frame.x + frame.width]
@@ -88,6 +90,15 @@ def read_parts(
 
     in_threads(read, parts)
     return cells
+
+
+def read_cells(backend: Backend, raster: Raster, window: Window) -> Any:
+    """Return the cells of a window, in the memory of the GPU where that can decode them."""
+    for device in backend.devices()[:1]:
+        cells = device.array_module.empty(window.shape, raster.dtype)
+        if decode(raster, window, Target(device, cells)):
+            return cells
+    return raster.read(window)
 
 
 def to_write(backend: Backend, array: Any, window: Window) -> npt.NDArray[Any] | DeviceCells:

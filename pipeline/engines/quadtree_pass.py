@@ -34,11 +34,12 @@ from typing import TYPE_CHECKING, Any
 
 from dask._task_spec import Task
 
-from orograph.engines.parts import to_write
+from orograph.engines.parts import read_cells, to_write
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
 from orograph.engines.sweep_problems import (
     FinishingInPlace,
     MakingTable,
+    OnDevice,
     Problem,
     Rereading,
     Table,
@@ -70,9 +71,9 @@ if TYPE_CHECKING:
 TILES_A_THREAD = 4
 MOST_CELLS = 2**26
 """Of a tile where tiles are joined."""
-FEWEST_ON_GPUS = 16  # joined tiles for each, so that as many threads read them
+FEWEST_ON_GPUS = 8  # joined tiles for each; twice as many for one alone, whose threads read them
 SMALL_ON_GPUS = 2**24  # cells of a tile that is read in the time that launches and copies take
-GPU_BYTES_A_CELL = 256  # three tiles are computed at once, and the results of all threads wait
+GPU_BYTES_A_CELL = 18  # of each thread: cells and results of 8 bytes, and its share of three tiles
 BYTES_A_CELL = 32  # of each thread, in the memory of the process
 
 
@@ -411,8 +412,9 @@ class QuadtreePass:
         for child, child_saved, child_message in zip(children, below, messages, strict=True):
             yield from self._descend(child, child_saved, child_message, tables, writers)
 
-    def _cells(self, place: Place) -> Iterator[Array]:
-        return (raster.read(place.window) for raster in self.rasters)
+    def _cells(self, place: Place) -> Iterator[Any]:
+        read = partial(read_cells, self._backend) if isinstance(self.problem, OnDevice) else _read
+        return (read(raster, place.window) for raster in self.rasters)
 
     @property
     def _backend(self) -> Backend:
@@ -515,10 +517,11 @@ def _joined_level(context: RunContext) -> int:
         return 0  # it has begun with the tiles as they are
     tree, level, small, most = context.quadtree, 0, 0, MOST_CELLS
     if context.gpus:
-        fewest, small = FEWEST_ON_GPUS * context.gpus, SMALL_ON_GPUS
+        fewest, small = FEWEST_ON_GPUS * max(context.gpus, 2), SMALL_ON_GPUS
         threads = context.threads or -(-context.cluster_threads // context.gpus) or MOST_GPU_THREADS
         memory = context.worker_memory or memory_of_machine()
-        most = min(most, context.gpu_memory // GPU_BYTES_A_CELL, memory // (threads * BYTES_A_CELL))
+        there, here = context.gpu_memory // GPU_BYTES_A_CELL, memory // BYTES_A_CELL
+        most = min(most, there // threads, here // threads)
     elif isinstance(context.sink, ArraySink):
         fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads
     else:
@@ -529,6 +532,10 @@ def _joined_level(context: RunContext) -> int:
             break
         level += 1
     return level
+
+
+def _read(raster: Raster, window: Window) -> Array:
+    return raster.read(window)
 
 
 @dataclass(frozen=True)

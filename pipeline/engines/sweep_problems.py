@@ -107,6 +107,16 @@ class FinishingInPlace(Protocol[Leaf_contra, Message_contra]):
 
 
 @runtime_checkable
+class OnDevice(Protocol):
+    """A problem whose functions are given the cells of its rasters in the memory of its backend.
+
+    There a GPU decodes them. Those of rasters that it cannot decode are given in this process's.
+    """
+
+    takes_device_cells: ClassVar[bool]
+
+
+@runtime_checkable
 class Rereading(Protocol[Leaf_contra]):
     """A problem that reads its input rasters again in the downward sweep."""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.backends import may_use_numba
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
@@ -130,6 +130,7 @@ class Forest:
 
     name = "forest"
     outputs = (EDGES,)
+    takes_device_cells: ClassVar[bool] = True
 
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """Decide the edges within a tile; pass up undecided ones, contracted to its border."""
@@ -144,9 +145,11 @@ class Forest:
         border = border_cells(*place.window.shape, sides)
         width = place.window.width
         steps = np.array([1, width - 1, width, width + 1])
-        flat = cells.ravel()
         first = tile.first.astype(np.int64)
-        major, minor = edge_keys(self.weight, flat[first], flat[first + steps[tile.direction]])
+        wanted = np.concatenate([first, first + steps[tile.direction], border])
+        values = get_backend(self.backend).values_at(cells, wanted)
+        one, other, border_values = np.split(values, [first.size, 2 * first.size])
+        major, minor = edge_keys(self.weight, one, other)
         edges = Edges(
             np.searchsorted(border, tile.a),
             np.searchsorted(border, tile.b),
@@ -154,7 +157,7 @@ class Forest:
             minor,
             _identities(first, tile.direction, place.window, place.grid),
         )
-        summary = Summary(flat[border], edges, tile.vertex_count, tile.edge_count, tile.total)
+        summary = Summary(border_values, edges, tile.vertex_count, tile.edge_count, tile.total)
         return summary, LeafState(tile.packed, tile.first, tile.direction)
 
     def merge(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -118,6 +119,7 @@ class BasinTree:
     connectivity: int
     backend: str
 
+    takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
     """Whether heights are ordered from high to low."""
 
@@ -132,29 +134,31 @@ class BasinTree:
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Find a tile's basins and their saddles; basins that reach its border stay undecided."""
-        values, *others = cells
-        tile = self._basins(values)
-        flat, labels, window = values.ravel(), tile.labels, place.window
+        heights, *others = cells
+        tile = self._basins(heights)
+        heights_at = partial(get_backend(self.backend).values_at, heights)
+        labels, window = tile.labels, place.window
         ends = self.terminals(place, labels, others)
         basins = tile.pits.size
         # the outside is there in every tile: a seam may lead to it
         numbers = np.unique(np.append(ends.number, OUTSIDE) if self.nodata_drains else ends.number)
         if ends.number.size > numbers.size:  # many cells drain into the outside
-            keys = self.keys(flat[ends.cell])
+            keys = self.keys(heights_at(ends.cell))
             lowest = lowest_of_each(ends.cell, keys, labels, basins)
             ends = Terminals(ends.cell[lowest], ends.number[lowest])
         at = np.concatenate([tile.cell, ends.cell])
         edges = _Edges(
             np.concatenate([tile.first, labels.ravel()[ends.cell].astype(np.int32) - 1]),
             np.concatenate([tile.second, basins + np.searchsorted(numbers, ends.number)]),
-            Cells(self.keys(flat[at]), _in_grid(at, window, place.grid)),
+            Cells(self.keys(heights_at(at)), _in_grid(at, window, place.grid)),
         )
         pits = _with_terminals(
-            Cells(self.keys(flat[tile.pits]), _in_grid(tile.pits, window, place.grid)), numbers
+            Cells(self.keys(heights_at(tile.pits)), _in_grid(tile.pits, window, place.grid)),
+            numbers,
         )
         border = border_cells(*window.shape, place.sides)
         border_vertex = labels.ravel()[border].astype(np.int64) - 1
-        summary, tree = _decide(pits, edges, flat[border], border_vertex)
+        summary, tree = _decide(pits, edges, heights_at(border), border_vertex)
         again = get_backend(self.backend).finds_again
         return summary, LeafState(NO_LABELS if again else labels, tree)
 

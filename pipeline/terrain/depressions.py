@@ -14,6 +14,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions as kernel
 from orograph.kernels.terrain import exact_sums
@@ -102,7 +103,7 @@ class Depressions(FateTree):
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
         """Return the saved state of a tile together with its heights, read again."""
-        return self.with_labels(saved, cells[0]), cells[0]
+        return self.with_labels(saved, cells[0]), get_backend(self.backend).to_host(cells[0])
 
     def finish(self, place: Place, saved: TileState, message: Fates) -> dict[str, Array]:
         """Return the depression label of each cell of a tile, if labels are requested."""

@@ -76,7 +76,8 @@ class WaterLevel(BasinTree):
         elif self.points is not None:
             cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
         else:
-            marked = is_source(others[0], self.marked_nodata, self.marked_values)
+            marks = get_backend(self.backend).to_host(others[0])
+            marked = is_source(marks, self.marked_nodata, self.marked_values)
             cells = np.flatnonzero(marked & (labels > 0))
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
@@ -120,7 +121,7 @@ class WaterLevel(BasinTree):
         names = {variable.name for variable in self.outputs}
         if self.dry is None and names.isdisjoint(("depth", "depression")):
             return dict.fromkeys(names, filled)  # a GPU encodes what it has raised
-        filled = get_backend(self.backend).to_host(filled)
+        filled, heights = map(get_backend(self.backend).to_host, (filled, heights))
         arrays = {}
         if "depth" in names:
             if dtype.kind in "iu":  # without overflow, and exactly where float64 has gaps

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import kill_distances
@@ -15,7 +17,12 @@ from programs import run_script
 import orograph as og
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.journal import MOST_ENTRIES, Journal
+from orograph.engines.frontier.journal import (
+    MOST_ENTRIES,
+    SECONDS_BETWEEN_ENTRIES,
+    SHARE,
+    Journal,
+)
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.tiles.grid.quadtree import Node
 
@@ -35,15 +42,49 @@ SCRIPT = Path(kill_distances.__file__)
 def test_a_distance_killed_at_any_moment_does_no_written_shard_again(
     tmp_path: Path, shares: list[float]
 ) -> None:
-    found: list[dict[str, Any]] = run_script(SCRIPT, tmp_path, tmp_path, *shares)
-    killed = [row for row in found if row["killed"]]
+    """None that the last whole entry names, which are all that were written when it was begun.
+
+    How many are written after that depends on how long entries take.
+    """
+    killed: list[dict[str, Any]] = run_script(SCRIPT, tmp_path, tmp_path, *shares)
     assert len(killed) >= len(shares) * 3 // 4  # the time of a run varies
-    assert all(row["same_bits"] for row in found)
     for row in killed:
-        written = min(row["written"], TILES)
-        # those written after the last entry are visited again
-        assert row["opened"] <= TILES - written * 2 // 3
+        assert row["same_bits"]
+        assert row["journaled"] in row["entries"]
+        assert not [tile for tile in row["opened"] if tile in row["journaled"]]
+        assert len(row["journaled"]) <= row["written"]
+        assert len(set(map(tuple, row["opened"]))) >= TILES - row["written"]
     assert max(row["written"] for row in killed) > TILES // 16
+    assert any(row["journaled"] for row in killed)
+
+
+def test_an_entry_is_due_when_the_last_is_written_and_has_taken_no_more_than_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds, begun, ends = [0.0], Event(), Event()
+    clock = SimpleNamespace(monotonic=lambda: seconds[0])
+    monkeypatch.setattr("orograph.engines.frontier.journal.time", clock)
+    journal = Journal(MemoryCheckpoints(), ROOT)
+
+    def entry() -> str:
+        begun.set()
+        ends.wait()
+        return "all"
+
+    assert not journal.due()
+    seconds[0] += SECONDS_BETWEEN_ENTRIES
+    assert journal.due()
+    journal.write(entry, first=True)
+    begun.wait()
+    seconds[0] += 3.0
+    assert not journal.due()
+    ends.set()
+    journal.wait()
+    seconds[0] += 3.0 / SHARE - 1.0
+    assert not journal.due()
+    seconds[0] += 1.0
+    assert journal.due()
+    journal.close()
 
 
 def test_a_series_is_followed_by_another_once_it_has_grown() -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kill_joined_tiles
 import numpy as np
 import pytest
 import xarray as xr
-from cuda_on_cpu.emulator import Emulator
+from cuda_on_cpu.emulator import Emulator, find_compiler
+from kill_joined_tiles import JOINED, TILES
+from programs import run_script
 from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
@@ -32,6 +35,8 @@ OPERATIONS: dict[str, Callable[..., xr.Dataset]] = {
     "directions": og.flow_direction,
     "accumulation": lambda cells, **o: og.flow_accumulation(cells, method="d8", **o),
 }
+EVERYWHERE = (np.arange(20) / 20).tolist()
+SCRIPT = Path(kill_joined_tiles.__file__)
 
 
 def heights(shape: tuple[int, int] = (75, 90)) -> np.ndarray:
@@ -165,3 +170,26 @@ def test_a_run_is_resumed_on_another_backend_over_the_tiles_that_it_had(
     assert first <= sides  # later stages of a run may have others
     for variable in expected:
         np.testing.assert_array_equal(found[variable], expected[variable], strict=True)
+
+
+@pytest.mark.skipif(
+    find_compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU"
+)
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        pytest.param("forest", [0.6, 0.2, 0.9], id="forest"),
+        pytest.param("forest", EVERYWHERE, id="forest-20", marks=pytest.mark.long),
+        pytest.param("components", EVERYWHERE, id="components-20", marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_run_goes_on_over_its_joined_tiles_on_either_backend(
+    name: str, shares: list[float], tmp_path: Path
+) -> None:
+    killed: list[dict[str, Any]] = run_script(SCRIPT, tmp_path, tmp_path, name, *shares)
+    for row in killed:
+        assert row["killed"]
+        assert row["same_bits"]
+        assert row["sides"] == [JOINED] * (TILES - row["summarised"])
+    for kind in "summarised", "written":
+        assert any(0 < row[kind] < TILES for row in killed)

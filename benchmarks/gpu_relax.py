@@ -285,16 +285,16 @@ def tunables(side: int) -> None:
         f"{name} {n}^2": seeded_tile(GRIDS[name](n), None, "friction", "float32", 8)
         for name, n in (("random", side), ("smooth", side // 2), ("serpentine", side // 4))
     }
-    target, usual = relax_cuda.TARGET, relax_cuda.definitions
-    cases: list[tuple[int, dict[str, object]]] = [
-        *((n, {}) for n in (target, target // 2, 3 * target // 2, 2 * target)),
-        *((target, {"ROWS_A_VISIT": n}) for n in (96, 224)),
-        *((target, {"GROUP": n}) for n in (4, 16)),
+    at_work, usual = relax_cuda.AT_WORK, relax_cuda.definitions
+    cases: list[tuple[tuple[int, int], dict[str, object]]] = [
+        *(((n, n), {}) for n in (264, 528, 1056, 1584)),
+        *((at_work, {"ROWS_A_VISIT": n}) for n in (64, 160)),
+        *((at_work, {"GROUP": n}) for n in (2, 8)),
     ]
     try:
-        for relax_cuda.TARGET, defines in cases:
+        for relax_cuda.AT_WORK, defines in cases:
             relax_cuda.definitions = lambda rules, more=defines: {**usual(rules), **more}
             for what, state in states.items():
-                report(f"target {relax_cuda.TARGET} {defines}, {what}", state)
+                report(f"warps {relax_cuda.AT_WORK} {defines}, {what}", state)
     finally:
-        relax_cuda.TARGET, relax_cuda.definitions = target, usual
+        relax_cuda.AT_WORK, relax_cuda.definitions = at_work, usual

@@ -46,15 +46,16 @@ from orograph.tiles.arrays import Array
 SOURCE = "relax/relax.cu"
 THREADS = 128
 WEIGHED_AT_ONCE = 8  # rows of a block
-MOST_WARPS = {4: 2112, 8: 1320}  # by the bytes of a value: as many as an H200 can hold
-TARGET = 1056  # blocks of the tile worked on in a round, where there are more
-FIRST_BATCH = 9  # rounds before the first look at the counters
-BATCH = 21  # rounds that are recorded together; lists are taken in turn by threes
-MOST_BATCHES = 3  # between two looks at the counters
+MOST_LOOKING = 264  # blocks of threads that find the window of a round
+AT_WORK = 528, 1056  # the fewest warps, and the most; more repeat more work
+FIRST_BATCH = 3  # rounds before the first look at the control words
+BATCH = 4  # rounds that are recorded together
+MOST_BATCHES = 4  # between two looks at the control words
 
 
 # control words of relax.cu
-_COUNT, _LEAST, _PENDING, _VISITS, _SIDES, _ROUNDS, _BOUND, _WORDS = 0, 3, 9, 10, 13, 14, 18, 25
+_PENDING, _VISITS, _SIDES, _ROUNDS, _BOUND, _COUNT = 0, 1, 4, 5, 6, 7
+_LEAST, _BEYOND, _WORDS = 12, 14, 112
 
 
 class DeviceTile:
@@ -95,7 +96,10 @@ class DeviceTile:
         """The tile in the device's memory."""
         self._dist, self._keys, self._fresh = self.state.dist, self.state.keys, self.state.fresh
         self._costs = upload_costs(self.state, device)
-        self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
+        self._queues = device.array_module.full(LANES * state.keys.size, -1, np.int32)
+        self._later = device.array_module.full(
+            state.keys.size, state.rules.unreached, state.keys.dtype
+        )
         self._rest = device.array_module.empty(3 * state.keys.size, np.int32)
         self._control = device.array_module.empty(_WORDS, np.uint64)
         self._weights: cuda.Buffer | None = None
@@ -120,9 +124,8 @@ class DeviceTile:
         state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
         weights = self._weights_count() if weighed(state.rules) else 0
-        return int(
-            rasters + weights * state.dist.itemsize + state.keys.size * (state.keys.itemsize + 25)
-        )
+        a_block = 2 * state.keys.itemsize + 4 * LANES + 13
+        return int(rasters + weights * state.dist.itemsize + state.keys.size * a_block)
 
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
@@ -199,15 +202,6 @@ class DeviceTile:
         limit = max(limit_of(bound, state), state.dist.dtype.type(0))
         control = self._control
         control[...] = device.upload(self._fresh_control(limit))
-        blocks = state.keys.size
-        device.launch(
-            SOURCE,
-            "list_blocks",
-            cuda.blocks_for(blocks, THREADS),
-            (THREADS,),
-            (self._keys, np.int32(blocks), self._lists, control),
-            defines=self._defines,
-        )
         if self._weights is None and weighed(rules):
             self._weigh()
         batches = 0
@@ -215,10 +209,9 @@ class DeviceTile:
             self._launch_rounds(batches)
             batches = min(batches + 1, MOST_BATCHES)
             words = device.download(control)
-            waiting = int(words[_COUNT])
-            least = self._from_bits(words[_PENDING if waiting == 0 else _LEAST])
-            if waiting == 0 or least >= limit:
+            if words[_COUNT] == 0:
                 break
+        least = self._from_bits(words[_PENDING])
         self.rounds = int(words[_ROUNDS])
         visits, sets, rows, sides = (int(n) for n in words[_VISITS : _SIDES + 1])
         pending = math.inf if least >= rules.unreached else float(least)
@@ -254,19 +247,30 @@ class DeviceTile:
             self._launch_batch()
 
     def _launch_each(self, rounds: int) -> None:
-        rules, itemsize = self._given.rules, self._given.dist.itemsize
+        rules, blocks = self._given.rules, int(self._given.keys.size)
         warps = int(str(self._defines["WARPS"]))
         sizes = self._ints(self._height, self._width, self._given.block)
-        lists = self._keys, self._fresh, self._rest, self._lists, self._control
-        for number in range(rounds):
+        listed = self._keys, np.int32(blocks), self._queues, self._control
+        grid = cuda.blocks_for(blocks, THREADS)
+        fewest, most = AT_WORK
+        front = np.int32(min(max(4 * math.isqrt(blocks), fewest), most))  # blocks along it
+
+        def launch(kernel: str, grid: tuple[int], arguments: tuple[Any, ...]) -> None:
+            self._device.launch(SOURCE, kernel, grid, (THREADS,), arguments, defines=self._defines)
+
+        for _ in range(rounds):
+            window = *listed, self._later, front
+            launch("open_window", (min(grid[0], MOST_LOOKING),), window)
+            launch("list_blocks", grid, listed)
             self._device.launch(
                 SOURCE,
                 "relax_blocks",
-                cuda.blocks_for(min(MOST_WARPS[itemsize], self._given.keys.size), warps),
+                cuda.blocks_for(min(most, blocks), warps),
                 (LANES, warps),
                 (
-                    *(self._dist, *self._costs[:3], self._weights, *lists, *sizes),
-                    *(self._value(rules.limit), *self._ints(TARGET, number % 3)),
+                    *(self._dist, *self._costs[:3], self._weights, self._keys, self._later),
+                    *(self._fresh, self._rest, self._queues, self._control, *sizes),
+                    *(self._value(rules.limit), front),
                 ),
                 defines=self._defines,
                 shared=warps * warp_bytes(rules),
@@ -371,8 +375,7 @@ class DeviceTile:
         words = np.zeros(_WORDS, np.uint64)
         values = np.array([self._given.unreached, bound], self._given.dist.dtype)
         bits, words[_BOUND] = values.view(f"u{values.itemsize}")
-        words[_LEAST : _LEAST + 3] = bits
-        words[_PENDING] = bits
+        words[_LEAST] = words[_BEYOND] = bits
         return words
 
     def _from_bits(self, word: Any) -> Any:

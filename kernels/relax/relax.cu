@@ -1,49 +1,58 @@
 // Shortest paths in one tile, to their fixpoint, from whatever its border has learned.
 //
 // Method. The tile is cut into blocks of up to 32 cells a side, each with a key, the least value by
-// which something outside it can still lower a cell in it. A round takes the blocks whose key is
-// finite from a list, a warp a block: those above a threshold are listed again for the next round,
-// the others are copied to shared memory and brought to their own fixpoint by sweeps, each of which
-// carries values down, up, right or left across the block, a row (or column) of lanes at a time.
-// Only rows behind a lowered row are swept again; a block that takes long is left and listed. Then
-// what is on the block's border is held against what the neighbours were seen to know, and gives
-// them new keys and a place in the next round's list. The threshold is such that about ``target``
-// blocks, as many as the GPU can work on at once, are taken where there are more; fewer repeat less
-// work. It follows the least key and the greatest, and how many were taken in the round before. A
-// round is a launch; no round waits for another but by the order of launches, no block for
-// another, and the host looks at the counters once a batch of rounds: rounds after the last find an
-// empty list. Sweeps: Zhao, doi:10.1090/S0025-5718-04-01678-3; blocks by keys: Chacon and
-// Vladimirsky, doi:10.1137/120866117; a window of them: Meyer and Sanders,
-// doi:10.1016/S0196-6774(03)00076-2.
+// which something outside it can still lower a cell in it. Warps take blocks from queues, those
+// with the least keys first, copy them to shared memory and bring them to their own fixpoint by
+// sweeps, each of which carries values down, up, right or left across the block, a row (or column)
+// of lanes at a time. Only rows behind a lowered row are swept again; a block that takes long is
+// left, and comes back. Then what is on the block's border is held against what the neighbours were
+// seen to know, and gives them new keys. Of the blocks that it has so woken, and the first one of
+// the queues, a warp goes on with the one whose key is least; the others go to warps that wait,
+// else to a queue.
+//
+// A round is a launch. It ends when no key is left in its window, or when a warp has visited many
+// blocks; the next window follows from all keys. It is wide: most blocks are chosen by their queue.
+// In a maze nearly all visits but those of the least keys are for nothing: there it is narrow. No
+// warp waits for another's visit to end. More warps than a front has blocks would repeat work. The
+// host looks at the control words once a batch of rounds: rounds after the last find no key.
+// Sweeps: Zhao, doi:10.1090/S0025-5718-04-01678-3; blocks by keys: Chacon and Vladimirsky,
+// doi:10.1137/120866117; a window of them: Meyer and Sanders, doi:10.1016/S0196-6774(03)00076-2;
+// queues by keys on a GPU: Wang, Fussell and Lin, doi:10.1145/3437801.3441605.
 //
 // Costs of slopes take long to compute, and blocks are visited again and again: they are computed
 // once a tile, those of a block in the order in which its sweeps need them. Others are computed
 // from the block's raster, in shared memory, whenever they are needed.
 //
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
-// a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); rest_of three
-// words a block; weights, of slopes alone, (blocks, 4 sweeps, STEPS, LANES rows, LANES); lists
-// three times as many block numbers; control 25 words, see below. Cells are counted in 32 bits: a
-// tile, with its halo, has fewer than 2**31.
+// a halo that mirrors neighbouring tiles; keys, later and fresh (blocks down, blocks across);
+// rest_of three words a block; weights, of slopes alone, (blocks, 4 sweeps, STEPS, LANES rows,
+// LANES); rings (LANES queues, blocks); control 112 words, see below. Cells are counted in 32 bits:
+// a tile, with its halo, has fewer than 2**31.
 //
-// Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
-// warp takes the key (an atomic exchange), passes a fence, and reads the cells and the halo; a warp
-// that has lowered cells writes them, passes a fence, and lowers its neighbours' keys (an atomic
-// minimum). If the minimum comes before the exchange, the reader sees the lowered cells; if it
-// comes after, the key is still there in the next round, and the block on its list: whoever finds
-// no key when it lowers one appends the block, and a block that is put off keeps its key and is
-// appended by its own warp; so it is appended once. A block that is left unfinished gets back the
-// key it had, and the rows and columns that it has yet to sweep are kept. The halo may be older than
-// what it mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past the L1
-// cache, which does not see other warps' writes.
+// Why nothing is lost. One warp writes a block's cells. It takes the key, by an exchange for a mark
+// that says that a warp works on the block, passes a fence, and reads the cells and the halo; a
+// warp that has lowered cells writes them, passes a fence, and lowers its neighbours' keys (an
+// atomic minimum). If the minimum comes before the exchange, the reader sees the lowered cells. If
+// it comes after, the mark is gone, and the reader, which finds that when it is done, takes the
+// block into its own hands again. Whoever lowers a key that was not in the window, nor a mark, puts
+// the block into a queue; so it is in one place at most. Values beyond the window would hide a
+// mark: they are kept in ``later`` until the next round. A block that is left unfinished gets back
+// the key it had, and the rows and columns that it has yet to sweep are kept. The halo may be older
+// than what it mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past
+// the L1 cache, which does not see other warps' writes. What is in the queues when a round ends is
+// found again by its key.
+//
+// Why nobody waits for ever. A warp looks at all queues once more before it waits, after whatever
+// it has put there or claimed in vain; who finds something there while others wait takes it for
+// them. The last one to have nothing says that the round is over.
 //
 // Why it ends, and with which bits. Each value is the left-to-right sum along a real path, and they
 // only fall; a path that visits a cell twice lowers nothing, as costs are not negative, so there
-// are finitely many values. A round with a key below the bound takes the least key, or, if that has
-// been taken just before it was counted, the next one does. With no key below the bound no edge can
-// lower a cell by a value below it. Rounding is monotone, so there is one such fixpoint, the least
-// sums over all paths: Dijkstra's, whatever the order. Atomics are used on keys, lists and counters
-// alone; lists come in any order, which changes how much work there is, and no value.
+// are finitely many values. A round with a key below the bound visits a block, and keys come from
+// lowered cells alone. With no key below the bound no edge can lower a cell by a value below it.
+// Rounding is monotone, so there is one such fixpoint, the least sums over all paths: Dijkstra's,
+// whatever the order. Atomics are used on keys, queues and counters alone; blocks come in any
+// order, which changes how much work there is, and no value.
 //
 // variant: -DVALUE=float
 // variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
@@ -53,15 +62,16 @@
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
-// Rows swept after which a visit ends, and the block goes back to the list with its key: else all
-// others would wait for the few blocks that take long.
+// Rows swept after which a visit ends, and the block comes back with its key: its halo may have
+// become lower meanwhile. More where rows are soon swept: the way to a block and back takes longer.
 #ifndef ROWS_A_VISIT
-#define ROWS_A_VISIT 160
+#define ROWS_A_VISIT (WEIGHED || STEPS == 1 ? 160 : 96)
 #endif
 
-// Rows swept without a look at what came of it.
+// Rows swept without a look at what came of it: more hide the time that weights take to arrive, but
+// warps are anywhere in the code, and little of it fits in the instruction cache.
 #ifndef GROUP
-#define GROUP (WEIGHED && STEPS == 7 ? 4 : 8)
+#define GROUP (WEIGHED && STEPS < 7 ? 8 : 4)
 #endif
 // Warps of a block of threads, and how many are to have registers on a multiprocessor.
 #ifndef WARPS
@@ -70,6 +80,23 @@
 #ifndef WARPS_AT_ONCE
 #define WARPS_AT_ONCE (sizeof(VALUE) == 4 ? 16 : 10)
 #endif
+
+// Visits of a warp after which a round ends.
+#ifndef MOST_VISITS
+#define MOST_VISITS 64
+#endif
+// The window of a round: so many times that of as many of the least keys as warps are at work.
+#ifndef WIDER
+#define WIDER 8
+#endif
+// Visits a block beyond which the tile is taken for a maze, and keys that its windows are made for.
+#ifndef MAZE
+#define MAZE 64
+#endif
+#ifndef IN_MAZES
+#define IN_MAZES 64
+#endif
+constexpr int NAP = 200;  // nanoseconds between two looks
 
 typedef unsigned long long Word;
 
@@ -82,23 +109,32 @@ constexpr int PLANES = WEIGHED ? 1 : 2;  // distances, and the raster of costs
 constexpr int WARP_VALUES = PLANES * PLANE + (UNIFORM || WEIGHED ? 0 : KINDS * SPAN);
 constexpr int BLOCK_WEIGHTS = 4 * STEPS * LANES * LANES;
 constexpr unsigned ALL = 0xffffffffu;
+constexpr int EMPTY = -1;        // a place of a queue
+constexpr int IDLE = LANES - 1;  // the queue of blocks for warps that wait for one
 
-// The control words, three times those that the rounds take in turn: of this one, the next, and
-// the one after it, which is cleared meanwhile.
+// The control words.
 enum {
-  COUNT = 0,     // blocks on the list
-  LEAST = 3,     // bits of the least key on it
-  GREATEST = 6,  // bits of the greatest key on it
-  PENDING = 9,   // bits of the least key when nothing was left below the bound
-  VISITS = 10,   // the tally, as in RelaxStats: blocks visited, sets of sweeps, rows swept,
-  SETS = 11,     // and the sides of the tile whose cells may have changed
-  ROWS = 12,
-  SIDES = 13,
-  ROUNDS = 14,
-  TAKEN = 15,    // how much of the list has been looked at, if it is long; three, as above
-  BOUND = 18,    // bits of the bound; here, so that rounds can be launched again with another
-  VISITED = 19,  // blocks visited in the round before; three, as above
-  NARROWING = 22,  // bits of what the width of its window was divided by; three, as above
+  PENDING = 0,  // bits of the least key that is not below the bound
+  VISITS = 1,   // the tally, as in RelaxStats: blocks visited, sets of sweeps, rows swept,
+  SETS = 2,     // and the sides of the tile whose cells may have changed
+  ROWS = 3,
+  SIDES = 4,
+  ROUNDS = 5,
+  BOUND = 6,  // bits of the bound; here, so that launches can be repeated with another
+  COUNT = 7,  // blocks whose keys were below the bound at the beginning of the round
+  LOW = 8,    // bits of the least key of the window,
+  FAR = 9,    // and of the one that it ends before
+  SCALE = 10,    // bits of the number of queues that a unit of the keys is divided among
+  FOUND = 11,    // for the next window: blocks,
+  LEAST = 12,    // bits of the least and the greatest key,
+  GREATEST = 13,
+  BEYOND = 14,   // of the least key that is not below the bound,
+  CHECKED = 15,  // and warps that have looked for all that
+  OVER = 32,     // whether a round has ended
+  AT_WORK = 48,  // blocks that are in a queue or a warp's hands
+  WAITING = 64,  // two a word: blocks in a queue that nobody has claimed, or warps that wait,
+  TAKEN = 80,    // places that have been claimed,
+  LISTED = 96,   // and places that have been given a block
 };
 
 // Values as unsigned integers in the same order: none is negative.
@@ -137,22 +173,48 @@ __device__ __forceinline__ void publish(VALUE* address, VALUE value) {
 
 __device__ __forceinline__ Word ones(int count) { return (Word(1) << count) - 1; }
 
-// Put blocks on a list, at most one a lane; the lanes of a warp do so together.
-__device__ __forceinline__ void list_lanes(bool mine, int block, int* list, Word* count) {
-  const unsigned who = __ballot_sync(ALL, mine);
-  if (!who) return;
-  const int lane = threadIdx.x % LANES;
-  int first = 0;
-  if (lane == 0) first = int(atomicAdd(count, Word(__popc(who))));
-  first = __shfl_sync(ALL, first, 0);
-  if (mine) list[first + __popc(who & unsigned(ones(lane)))] = block;
+// Queues of blocks by their keys, and one for warps that wait, each with a place for every block.
+struct Queues {
+  int* rings;
+  int places;
+  int* waiting;
+  unsigned *taken, *listed;
+};
+
+__device__ __forceinline__ Queues make_queues(int* rings, int blocks, Word* control) {
+  return {rings, blocks, (int*)(control + WAITING), (unsigned*)(control + TAKEN),
+          (unsigned*)(control + LISTED)};
 }
 
-// Let a list's least and greatest key, last seen to be such, take in another; most change neither.
-__device__ __forceinline__ void count_key(
-    Bits key, int list, Word* control, Word least, Word greatest) {
-  if (key < least) atomicMin(control + LEAST + list, Word(key));
-  if (key > greatest) atomicMax(control + GREATEST + list, Word(key));
+__device__ __forceinline__ int* place_of(const Queues& queues, int queue, unsigned number) {
+  return queues.rings + (long long)queue * queues.places + number % unsigned(queues.places);
+}
+
+// Put a block into a queue. A warp that has claimed what lay at its place may have yet to take it.
+__device__ __forceinline__ void put(const Queues& queues, int queue, int block) {
+  int* place = place_of(queues, queue, atomicAdd(queues.listed + queue, 1u));
+  while (atomicCAS(place, EMPTY, block) != EMPTY) __nanosleep(NAP);
+  if (queue != IDLE) atomicAdd(queues.waiting + queue, 1);
+}
+
+// Lay claim to up to so many of what waits in a queue; return to how many.
+__device__ __forceinline__ int claim(const Queues& queues, int queue, int wanted) {
+  const int there = atomicAdd(queues.waiting + queue, -wanted);
+  const int count = there < 0 ? 0 : there < wanted ? there : wanted;
+  if (count < wanted) atomicAdd(queues.waiting + queue, wanted - count);
+  return count;
+}
+
+// Take the block at a place, once it is there, or EMPTY when the round is over.
+__device__ __forceinline__ int take(int* place, const Word* over) {
+  int block;
+  while ((block = atomicExch(place, EMPTY)) == EMPTY) {
+    do {
+      if (over && latest(over)) return EMPTY;
+      __nanosleep(NAP);
+    } while (latest(place) == EMPTY);
+  }
+  return block;
 }
 
 __device__ __forceinline__ VALUE least_of_lanes(VALUE value) {
@@ -458,7 +520,7 @@ __device__ __forceinline__ Visited visit_block(
     changed_rows = down = up = all_rows;
     changed_columns = rightward = leftward = all_columns;
   } else if (fresh == UNFINISHED) {
-    down = rest[0], up = rest[1], rightward = rest[2];
+    down = latest(rest), up = latest(rest + 1), rightward = latest(rest + 2);
   }
   Visited done = {};
   do {
@@ -479,7 +541,8 @@ __device__ __forceinline__ Visited visit_block(
     changed_columns |= a.lanes | b.lanes | c.rows | d.rows;
   } while ((down | up | rightward) && done.rows < ROWS_A_VISIT);
   done.finished = !(down | up | rightward);
-  if (!done.finished && lane < 3) rest[lane] = lane == 0 ? down : lane == 1 ? up : rightward;
+  if (!done.finished && lane < 3)
+    *(volatile int*)(rest + lane) = lane == 0 ? down : lane == 1 ? up : rightward;
 
   // nobody else writes to these cells: those of a group that were not lowered get what they had
   VALUE* cells = tile.dist + place + REACH * stride + lane + REACH;
@@ -547,14 +610,105 @@ __device__ __forceinline__ VALUE probe_neighbours(
   return outward;
 }
 
-// Put all blocks that have a key on list 0; a thread a block of the tile.
-extern "C" __global__ void list_blocks(const VALUE* keys, int blocks, int* lists, Word* control) {
+// The key of a block while a warp works on it.
+__device__ __forceinline__ Bits in_work() { return bits_of(unreached()) + 1; }
+
+// The window of a round: keys from ``low`` to ``far``, which is not in it.
+struct Window {
+  double low, scale;
+  Bits far;
+};
+
+__device__ __forceinline__ Window window_of(const Word* control) {
+  return {double(value_of(Bits(control[LOW]))), __longlong_as_double((long long)control[SCALE]),
+          Bits(control[FAR])};
+}
+
+// Warps at work in a round: as many as a front has blocks, more where blocks wait everywhere.
+__device__ __forceinline__ int warps_at_work(int least, Word waiting) {
+  return max(least, int(waiting / 4));
+}
+
+__device__ __forceinline__ int queue_of(const Window& window, VALUE key) {
+  const double place = (double(key) - window.low) * window.scale;
+  return place < double(IDLE - 1) ? int(fmax(place, 0.0)) : IDLE - 1;
+}
+
+// Find the window of keys for a round, and empty the queues. The last warp to have looked decides.
+extern "C" __global__ void open_window(
+    VALUE* keys, int blocks, int* rings, Word* control, VALUE* later, int least_at_work) {
+  const Queues queues = make_queues(rings, blocks, control);
+  const Bits bound = Bits(control[BOUND]), none = bits_of(unreached());
+  const int first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+  for (int queue = 0; queue < LANES; ++queue) {
+    const int used = int(min(latest(queues.listed + queue), unsigned(blocks)));
+    for (int i = first; i < used; i += threads) *place_of(queues, queue, i) = EMPTY;
+  }
+  Word least = none, greatest = 0, beyond = none;
+  int count = 0;
+  for (int i = first; i < blocks; i += threads) {
+    const Bits other = bits_of(later[i]);
+    Bits key = bits_of(keys[i]);
+    if (other < none) later[i] = unreached();
+    if (other < key) keys[i] = value_of(key = other);
+    if (key >= bound) {
+      if (key < beyond) beyond = key;
+      continue;
+    }
+    ++count;
+    if (key < least) least = key;
+    if (key > greatest) greatest = key;
+  }
+  for (int apart = LANES / 2; apart; apart /= 2) {
+    const Word low = __shfl_xor_sync(ALL, least, apart);
+    const Word high = __shfl_xor_sync(ALL, greatest, apart);
+    const Word further = __shfl_xor_sync(ALL, beyond, apart);
+    count += __shfl_xor_sync(ALL, count, apart);
+    if (low < least) least = low;
+    if (high > greatest) greatest = high;
+    if (further < beyond) beyond = further;
+  }
+  if (threadIdx.x % LANES) return;
+  if (count) {
+    atomicAdd(control + FOUND, Word(count));
+    atomicMin(control + LEAST, least);
+    atomicMax(control + GREATEST, greatest);
+  }
+  if (beyond < none) atomicMin(control + BEYOND, beyond);
+  __threadfence();
+  if (atomicAdd(control + CHECKED, Word(1)) + 1 != threads / LANES) return;
+  __threadfence();
+  const Word found = atomicExch(control + FOUND, Word(0));
+  least = atomicExch(control + LEAST, Word(none));
+  greatest = atomicExch(control + GREATEST, Word(0));
+  control[PENDING] = atomicExch(control + BEYOND, Word(none));
+  atomicExch(control + CHECKED, Word(0));
+  control[COUNT] = found;
+  if (found) ++control[ROUNDS];
+  const bool maze = control[VISITS] > Word(MAZE) * blocks;
+  const double low = double(value_of(Bits(least))), high = double(value_of(Bits(greatest)));
+  const double most = maze ? IN_MAZES : warps_at_work(least_at_work, found);
+  const double wide = (high - low) * fmin(1.0, most / double(found)) * (maze ? 1 : WIDER);
+  const double far = low + wide;
+  const bool narrow = double(found) > most && far < double(value_of(bound)) &&
+                      bits_of(VALUE(far)) > least;
+  control[LOW] = least;
+  control[FAR] = narrow ? bits_of(VALUE(far)) : bound;
+  control[SCALE] = Word(__double_as_longlong(wide > 0 ? IDLE / wide : 0));
+  control[AT_WORK] = 0;
+  control[OVER] = found == 0;
+  for (int queue = 0; queue < LANES; ++queue)
+    queues.waiting[queue] = queues.taken[queue] = queues.listed[queue] = 0;
+}
+
+// Put all blocks whose keys are in the window into queues; a thread a block of the tile.
+extern "C" __global__ void list_blocks(const VALUE* keys, int blocks, int* rings, Word* control) {
   const int block = blockIdx.x * blockDim.x + threadIdx.x;
-  const bool mine = block < blocks && keys[block] < unreached();
-  if (mine)
-    count_key(bits_of(keys[block]), 0, control, latest(control + LEAST),
-              latest(control + GREATEST));
-  list_lanes(mine, block, lists, control + COUNT);
+  const Window window = window_of(control);
+  const bool mine = block < blocks && bits_of(keys[block]) < window.far;
+  const unsigned all = __ballot_sync(ALL, mine);
+  if (all && threadIdx.x % LANES == 0) atomicAdd(control + AT_WORK, Word(__popc(all)));
+  if (mine) put(make_queues(rings, blocks, control), queue_of(window, keys[block]), block);
 }
 
 // Weigh the edges into a row of a block, whose cells the rasters begin with.
@@ -594,47 +748,22 @@ extern "C" __global__ void weigh_blocks(
   }
 }
 
-// What a warp looks at next, where a list is longer than there are warps.
-__device__ __forceinline__ int take_next(Word* taken) {
-  int i = 0;
-  if (threadIdx.x == 0) i = int(atomicAdd(taken, Word(1)));
-  return __shfl_sync(ALL, i, 0);
-}
-
-// A round: visit the blocks on a list whose keys are low enough, and write the next round's list.
-// Threads: (LANES, warps); shared memory: the planes of a block, and its lengths, for each warp.
+// A round: visit the blocks in the queues and those that are woken meanwhile, the least keys first,
+// until none is left in the window or a warp has visited many. A warp that finds none waits for one
+// to be handed to it. Threads: (LANES, warps); shared memory: the planes of a block, and its
+// lengths, for each warp.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const VALUE* weights, VALUE* keys, unsigned char* fresh, int* rest_of, int* lists,
-    Word* control, int height, int width, int block, VALUE limit, int target, int round) {
+    const VALUE* weights, VALUE* keys, VALUE* later, unsigned char* fresh, int* rest_of, int* rings,
+    Word* control, int height, int width, int block, VALUE limit, int least_at_work) {
   extern __shared__ unsigned char dynamic_shared[];
-  const int now = round % 3, next = (round + 1) % 3, after = (round + 2) % 3;
-  const int count = int(control[COUNT + now]);
-  const Word least = control[LEAST + now], greatest = control[GREATEST + now];
+  constexpr int OWN = 9;  // lanes that hold what the warp has woken; the next, what it takes
   const int lane = threadIdx.x;
-  const VALUE bound = value_of(Bits(control[BOUND]));
-  // Keys are taken to be spread evenly. Some are far above all others where slopes are steep; then
-  // more blocks than wanted lie in the window, and the next one is narrower.
-  const double before = __longlong_as_double((long long)control[NARROWING + now]);
-  const double share = double(control[VISITED + now]) / target;
-  const double narrowing = fmax(before * fmin(fmax(share, 0.5), 2.0), 1.0);
-  const bool rest = count == 0 || least >= bits_of(bound);
-  if (blockIdx.x == 0 && threadIdx.y == 0 && lane == 0) {
-    control[COUNT + after] = 0;
-    control[LEAST + after] = bits_of(unreached());
-    control[GREATEST + after] = 0;
-    control[TAKEN + after] = 0;
-    control[VISITED + after] = 0;
-    control[NARROWING + next] = Word(__double_as_longlong(narrowing));
-    if (!rest) ++control[ROUNDS];
-    if (rest && count) control[PENDING] = least;
-  }
-  if (rest) return;
-  const double low = double(value_of(Bits(least))), high = double(value_of(Bits(greatest)));
-  const bool all = count <= target;
-  const double threshold = low + (high - low) * target / (count * narrowing);
-
+  if (latest(control + OVER)) return;
+  if (int(blockIdx.x * blockDim.y) >= warps_at_work(least_at_work, control[COUNT])) return;
   const int down = (height + block - 1) / block, across = (width + block - 1) / block;
+  const Queues queues = make_queues(rings, down * across, control);
+  const Window window = window_of(control);
   const Tile tile = {dist, friction, elevation, lengths, weights, height, width, block, limit};
   Costs costs = {};
   costs.surface.stride = STRIDE;
@@ -642,41 +771,83 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   take_lengths(costs.surface, lengths, height + 2 * REACH);
 #endif
   VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
-  const int* list = lists + now * down * across;
-  int* next_list = lists + next * down * across;
   unsigned visits = 0, sets = 0, rows = 0, sides = 0;
 
-  const bool many = count > int(gridDim.x * blockDim.y);
-  int i = many ? take_next(control + TAKEN + now) : blockIdx.x * blockDim.y + threadIdx.y;
-  for (; i < count; i = many ? take_next(control + TAKEN + now) : count) {
-    const int here = list[i];
-    VALUE key = unreached();
-    int near = 0;
-    if (lane == 0) {
-      key = latest(keys + here);
-      near = key < bound && (all || double(key) <= threshold);
-      if (near) {
-        // on its way while costs are fetched
-        key = value_of(atomicExch((Bits*)(keys + here), bits_of(unreached())));
-      } else {
-        count_key(bits_of(key), next, control, latest(control + LEAST + next),
-                  latest(control + GREATEST + next));
+  int held = EMPTY;  // a block that this warp has woken, or taken
+  VALUE key = unreached();
+  bool visited = false;
+  int waiting = latest(queues.waiting + lane);
+  Word over = latest(control + OVER);
+  while (!__shfl_sync(ALL, over, 0)) {
+    const unsigned full = __ballot_sync(ALL, waiting > 0) & unsigned(ones(IDLE));
+    const int idle = __shfl_sync(ALL, waiting, IDLE);
+    const int lowest = full ? __ffs(int(full)) - 1 : IDLE;
+    VALUE best = least_of_lanes(held != EMPTY ? key : unreached());
+    const int own = bits_of(best) < window.far ? queue_of(window, best) : IDLE;
+    bool taken = lowest < IDLE && (lowest < own || idle > 0);
+    if (taken) {
+      if (lane == OWN && claim(queues, lowest, 1)) {
+        held = take(place_of(queues, lowest, atomicAdd(queues.taken + lowest, 1u)), nullptr);
+        key = latest(keys + held);
       }
+      taken = __shfl_sync(ALL, held, OWN) != EMPTY;
+      if (!taken && own == IDLE && !visited) {  // others were faster
+        waiting = latest(queues.waiting + lane);
+        over = latest(control + OVER);
+        continue;
+      }
+      best = least_of_lanes(held != EMPTY ? key : unreached());
     }
-    near = __shfl_sync(ALL, near, 0);
-    if (!near) {
-      list_lanes(lane == 0, here, next_list, control + COUNT + next);
-      continue;
+    const unsigned most = __ballot_sync(ALL, held != EMPTY && key == best);
+    const int chosen = most ? __ffs(int(most)) - 1 : LANES;
+    const bool other = held != EMPTY && lane != chosen;
+    const unsigned others = __ballot_sync(ALL, other);
+    const int more = __popc(others) + (most != 0) - taken - visited;
+    int handed = 0;
+    if (lane == 0) {
+      const Word before = more ? atomicAdd(control + AT_WORK, Word((long long)more)) : 1;
+      if (others && idle > 0) handed = claim(queues, IDLE, __popc(others));
+      if (before + more == 0) *(volatile Word*)(control + OVER) = over = 1;
     }
+    handed = __shfl_sync(ALL, handed, 0);
+    if (other) {
+      const bool hand = __popc(others & unsigned(ones(lane))) < handed;
+      put(queues, hand ? IDLE : queue_of(window, key), held);
+    }
+    __syncwarp();
+    visited = false;
+    int here = __shfl_sync(ALL, held, chosen & (LANES - 1));
+    if (chosen == LANES) {
+      // what was woken meanwhile is seen by who wakes it, or is seen here
+      waiting = latest(queues.waiting + lane);
+      if (__ballot_sync(ALL, waiting > 0) & unsigned(ones(IDLE))) {
+        over = latest(control + OVER);
+        continue;
+      }
+      here = EMPTY;
+      if (lane == 0 && !over) {
+        const unsigned number = atomicAdd(queues.taken + IDLE, 1u);
+        atomicAdd(queues.waiting + IDLE, 1);
+        here = take(place_of(queues, IDLE, number), control + OVER);
+      }
+      here = __shfl_sync(ALL, here, 0);
+      if (here == EMPTY) break;
+    }
+    held = EMPTY;
+    visited = true;
+    Bits mark = 0;
+    if (lane == 0) mark = atomicExch((Bits*)(keys + here), in_work());
+
     const int by = here / across, bx = here - by * across;
     const int top = by * block, left = bx * block;
     take_costs(plane, costs, tile, here, top, left);
+    mark = __shfl_sync(ALL, mark, 0);
     __threadfence();
     __syncwarp();  // no lane reads cells before the key is taken
     const int h = min(block, height - top), w = min(block, width - left);
     const Visited done =
-        visit_block(plane, costs, tile, top, left, fresh[here], rest_of + 3 * here);
-    if (lane == 0) fresh[here] = done.finished ? KNOWN : UNFINISHED;
+        visit_block(plane, costs, tile, top, left, latest(fresh + here), rest_of + 3 * here);
+    if (lane == 0) *(volatile unsigned char*)(fresh + here) = done.finished ? KNOWN : UNFINISHED;
     __threadfence();
     __syncwarp();
     ++visits, sets += done.sets, rows += done.rows;
@@ -684,34 +855,32 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     if (top + h > height - REACH) sides |= done.changed & 2;
     if (left < REACH) sides |= done.changed & 4;
     if (left + w > width - REACH) sides |= done.changed & 8;
+    if (visits >= MOST_VISITS && lane == 0) *(volatile Word*)(control + OVER) = 1;
 
-    const Word next_least = latest(control + LEAST + next);
-    const Word next_greatest = latest(control + GREATEST + next);
-    VALUE value = probe_neighbours(plane, costs, tile, top, left, done.changed);
-    int other = here;
-    bool wake = false;
+    waiting = latest(queues.waiting + lane);  // on its way meanwhile
+    over = latest(control + OVER);
+    key = probe_neighbours(plane, costs, tile, top, left, done.changed);
     if (lane < 8) {
       const int ny = by + neighbour_dy(lane), nx = bx + neighbour_dx(lane);
-      wake = value < unreached() && ny >= 0 && ny < down && nx >= 0 && nx < across;
-      other = ny * across + nx;
-    } else if (lane == 8 && !done.finished) {
-      wake = true;
+      if (key < unreached() && ny >= 0 && ny < down && nx >= 0 && nx < across) {
+        const int other = ny * across + nx;
+        if (bits_of(key) < window.far) {
+          const Bits before = atomicMin((Bits*)(keys + other), bits_of(key));
+          if (before >= window.far && before != in_work()) held = other;
+        } else {
+          atomicMin((Bits*)(later + other), bits_of(key));
+        }
+      }
+    } else if (lane == 8) {
+      // an unfinished block comes back with the key it had: all it has lowered is above that
+      Bits before = done.finished ? atomicCAS((Bits*)(keys + here), in_work(), bits_of(unreached()))
+                                  : atomicMin((Bits*)(keys + here), mark);
+      if (!done.finished && mark < before) before = mark;
+      if (before < window.far) held = here, key = value_of(before);
     }
-    // an unfinished block comes back with the key it had: all it has lowered is above that
-    key = __shfl_sync(ALL, key, 0);
-    if (lane == 8) value = key;
-    bool mine = false;
-    if (wake) {
-      const Bits before = atomicMin((Bits*)(keys + other), bits_of(value));
-      mine = before == bits_of(unreached());
-      if (bits_of(value) < before)
-        count_key(bits_of(value), next, control, next_least, next_greatest);
-    }
-    list_lanes(mine, other, next_list, control + COUNT + next);
     __syncwarp();
   }
   if (visits && lane == 0) {
-    atomicAdd(control + VISITED + next, Word(visits));
     atomicAdd(control + VISITS, Word(visits));
     atomicAdd(control + SETS, Word(sets));
     atomicAdd(control + ROWS, Word(rows));

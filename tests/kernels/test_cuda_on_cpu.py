@@ -304,12 +304,13 @@ def test_the_emulator_records_arguments_as_a_gpu_does() -> None:
     number = np.int32(4)
 
     def launches() -> None:
-        blocks, lists = number, np.zeros(12, np.int32)
+        blocks, queues = number, np.full(4 * 32, -1, np.int32)
         device.launch(
-            "relax/relax.cu", "list_blocks", (1,), (32,), (values[0], blocks, lists, control)
+            "relax/relax.cu", "list_blocks", (1,), (32,), (values[0], blocks, queues, control)
         )
 
-    control = np.zeros(21, np.uint64)
+    control = np.zeros(112, np.uint64)
+    control[9] = np.array(np.inf).view(np.uint64)  # all keys are in the window
     again = device.repeatable(launches)
     assert device.launches == launched
     values[0][:2] = 1.0  # the array is the recorded one, the number what it was
@@ -317,4 +318,4 @@ def test_the_emulator_records_arguments_as_a_gpu_does() -> None:
     again()
     again()
     assert device.launches == launched + 2
-    assert control[0] == 4  # two blocks, listed twice
+    assert control[48] == 4  # two blocks, listed twice

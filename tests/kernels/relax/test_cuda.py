@@ -242,8 +242,7 @@ def test_visits_with_a_bound_settle_all_below_it(
     bounded_case: tuple[Case, float], emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, share = bounded_case
-    monkeypatch.setattr(relax_cuda, "TARGET", 2)
-    monkeypatch.setattr(relax_cuda, "MOST_WARPS", {4: 2, 8: 2})
+    monkeypatch.setattr(relax_cuda, "AT_WORK", (2, 2))
     grid = GRIDS["random"]
     final = case.seeded(grid)
     twin.relax(final)
@@ -265,6 +264,24 @@ def test_visits_with_a_bound_settle_all_below_it(
             step = math.inf
     assert visits > 1
     assert_same_bits(state.dist, final.dist)
+
+
+@pytest.mark.parametrize(
+    "case", [Case("float32", block=4), Case("int64", connectivity=16, block=4)]
+)
+def test_warps_that_work_at_once_lose_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_compiler() is None:
+        pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
+    usual, narrow = relax_cuda.definitions, {"WARPS": 8, "MAZE": 0, "IN_MAZES": 2}
+    monkeypatch.setattr(relax_cuda, "definitions", lambda rules: {**usual(rules), **narrow})
+    monkeypatch.setattr(relax_cuda, "AT_WORK", (8, 8))  # the emulator has one block at a time
+    grid = np.exp(np.random.default_rng(3).normal(0, 2, (100, 120)))
+    expected = case.seeded(grid)
+    twin.relax(expected)
+    for order in (4, 5, 11):  # of those that showed blocks that two warps had taken
+        found = case.seeded(grid)
+        relax_cuda.relax(found, device=Emulator("random", order))
+        assert_same_bits(found.dist, expected.dist)
 
 
 NEWS = {

@@ -17,7 +17,7 @@ from orograph.kernels.backends import Backend
 from orograph.kernels.blosc.cells import Source, Target
 from orograph.tiles.format.frames import DeviceCells
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.mask import decode
+from orograph.tiles.raster.mask import decode, stores_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.system import cores
 
@@ -94,10 +94,11 @@ def read_parts(
 
 def read_cells(backend: Backend, raster: Raster, window: Window) -> Any:
     """Return the cells of a window, in the memory of the GPU where that can decode them."""
-    for device in backend.devices()[:1]:
-        cells = device.array_module.empty(window.shape, raster.dtype)
-        if decode(raster, window, Target(device, cells)):
-            return cells
+    if any(stores_of(raster)):
+        for device in backend.devices()[:1]:
+            cells = device.array_module.empty(window.shape, raster.dtype)
+            if decode(raster, window, Target(device, cells)):
+                return cells
     return raster.read(window)
 
 

@@ -34,7 +34,7 @@ def _on_cycle(tail_of, seen):
 
 
 @compiled
-def _search(indptr, indices, weight, looked_at, cost, tail_of, arc_of):
+def _search(indptr, indices, weight, looked_at, cost, tail_of):
     n = cost.size
     ring = np.empty(n + 1, np.int64)
     queued = np.zeros(n, np.uint8)
@@ -56,7 +56,6 @@ def _search(indptr, indices, weight, looked_at, cost, tail_of, arc_of):
             if looked_at[head] and total < cost[head]:
                 cost[head] = total
                 tail_of[head] = tail
-                arc_of[head] = arc
                 if queued[head] == 0:
                     queued[head] = 1
                     ring[end] = head
@@ -84,14 +83,22 @@ def negative_cycle(
         In which costs are added: int64 or float64. In float64 rounding can lower costs along a
         cycle whose length is not negative; the exact length is returned for it too.
     """
-    n = looked_at.size
-    tail_of, arc_of = np.full((2, n), -1, np.int64)
-    vertex = _search(*rows, looked_at, np.zeros(n, dtype), tail_of, arc_of)
+    n, (indptr, indices, weight) = looked_at.size, rows
+    tail_of = np.full(n, -1, np.int64)
+    vertex = _search(*rows, looked_at, np.zeros(n, dtype), tail_of)
     if vertex < 0:
         return None
     cycle = _round(tail_of, vertex)
-    weights = [rows[2][arc_of[head]].item() for head in cycle]
+    weights = []
+    for tail, head in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        arcs = slice(indptr[tail], indptr[tail + 1])
+        weights.append(least_weight(indices[arcs], weight[arcs], head))
     return cycle, sum_of(weights, dtype)
+
+
+def least_weight(heads: Array, weights: Array, head: int) -> Any:
+    """Return the weight of the shortest of a vertex's arcs that leads to ``head``."""
+    return weights[heads == head].min().item()
 
 
 def cycle_among(tail_of: Array) -> list[int]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.graphs.unreached import NO_VERTEX
-from orograph.kernels.graph.negative_cycle import cycle_among, sum_of
+from orograph.kernels.graph.negative_cycle import cycle_among, least_weight, sum_of
 from orograph.kernels.graph.part_search import (
     dijkstra_in_part,
     hops_in_part,
@@ -307,6 +307,5 @@ def _negative_cycle(
         part = int(np.searchsorted(reader.bounds, tail, side="right")) - 1
         rows, own = reader.rows(part), tail - int(reader.bounds[part])
         begin, end = (int(rows.indptr[i]) - int(rows.indptr[0]) for i in (own, own + 1))
-        to = rows.indices[begin:end] == head
-        weights.append(rows.weight[begin:end][to].min().item())
+        weights.append(least_weight(rows.indices[begin:end], rows.weight[begin:end], head))
     return cycle, sum_of(weights, dtype)

@@ -118,6 +118,24 @@ def test_a_negative_cycle_is_named() -> None:
     assert og.shortest_paths(og.read_graph(ring), "d")["cost"].sel(vertex="a").item() == 1
 
 
+def test_the_length_of_a_negative_cycle_is_that_of_its_shortest_edges() -> None:
+    lengths = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 5))
+        tail, head, weight = *rng.integers(0, n, (2, 14)), rng.integers(-3, 6, 14)
+        least: dict[tuple[int, int], int] = {}
+        for u, v, w in zip(tail, head, weight, strict=True):
+            least[u, v] = min(least.get((u, v), 9), w)
+        try:
+            og.shortest_paths(graph_of((tail, head, weight), n=n), 0, method="bellman-ford")
+        except og.NegativeCycle as found:
+            steps = zip(found.cycle, [*found.cycle[1:], found.cycle[0]], strict=True)
+            lengths.append((found.length, sum(least[step] for step in steps)))
+    assert len(lengths) > 20
+    assert all(length == expected < 0 for length, expected in lengths)
+
+
 def test_cycles_that_rounding_makes_negative_are_refused() -> None:
     edges = np.array([[0, 1], [1, 2], [2, 0]]).T
     weight = np.array([0.1, 0.7, -0.8])  # sum to more than 0, and rounded to less

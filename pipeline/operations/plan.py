@@ -58,7 +58,7 @@ TASKS_OF_WORKER = 22
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks, memory and disk that a run will need.
+    """Tasks, memory and disk that a run on CPUs will need; GPUs take larger tiles.
 
     Attributes
     ----------

@@ -275,10 +275,15 @@ def test_which_tiles_can_be_encoded() -> None:
     assert stream_size(8, 4) is None
 
 
+# Streams of 8 or 32 KiB have heads of their own, and what repeats over longer ones is not found.
+LEAST_COMPRESSION = {"terrain": 0.95, "random": 0.95, "mask": 0.95, "constant": 0.65, "labels": 0.6}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_compression_is_that_of_blosc_nearly(kind: str) -> None:
-    """Streams of 64 KiB, at the level of a store."""
+def test_compression_beside_that_of_blosc(kind: str) -> None:
+    """At the level of a store."""
     for dtype, shuffle in (("uint8", 2), ("float32", 1), ("int64", 1)):
         cells = cells_of(kind, dtype, 256)
-        assert check_encoding(cells, shuffle, Emulator(), 256, 256) > 0.8
+        found = check_encoding(cells, shuffle, Emulator(), 256, 256)
+        assert found > LEAST_COMPRESSION[kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 from orograph.engines.parts import read_cells
+from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL
+from orograph.execution.clusters import MOST_GPU_THREADS
 from orograph.kernels.backends import get_backend
+from orograph.kernels.device import TILES_AT_ONCE
 from orograph.kernels.stages import kernel
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
@@ -61,6 +65,35 @@ def test_cells_in_the_memory_of_a_gpu(dtype: str, emulated_gpu: Emulator) -> Non
     raised = kernel("raise_cells", "cuda")(there, basins.labels, levels)
     expected = kernel("raise_cells", "numba")(cells, basins.labels, levels)
     np.testing.assert_array_equal(get_backend("cuda").to_host(raised), expected)
+
+
+def test_tiles_of_threads_take_no_more_memory_than_is_allowed(emulated_gpu: Emulator) -> None:
+    """Each thread holds the cells that it has read, or cells and result; three compute."""
+    heights = np.random.default_rng(2).random((512, 512))
+    there = emulated_gpu.upload(heights)
+    tracemalloc.start()
+    try:
+
+        def taken(stage: str, *arguments: Any) -> tuple[Any, float]:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            found = kernel(stage, "cuda")(*arguments)
+            return found, (tracemalloc.get_traced_memory()[1] - before) / heights.size
+
+        sides = (True, True, True, True)
+        _, forest = taken("tile_forest", there, None, sides, "absolute_difference")
+        basins, descent = taken("tile_basins", there, None, 8)
+        levels = np.arange(basins.pits.size + 1.0)
+        _, raising = taken("raise_cells", there, basins.labels, levels)
+    finally:
+        tracemalloc.stop()
+    cell, threads, allowed = there.itemsize, MOST_GPU_THREADS, GPU_BYTES_A_CELL * MOST_GPU_THREADS
+    assert raising > cell  # the result is among it
+    for most in (
+        threads * cell + TILES_AT_ONCE * max(forest, descent),
+        threads * 2 * cell + TILES_AT_ONCE * (raising - cell),
+    ):
+        assert most < allowed
 
 
 def vars_of(tile: Any) -> list[Any]:

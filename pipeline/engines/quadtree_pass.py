@@ -413,8 +413,10 @@ class QuadtreePass:
             yield from self._descend(child, child_saved, child_message, tables, writers)
 
     def _cells(self, place: Place) -> Iterator[Any]:
-        read = partial(read_cells, self._backend) if isinstance(self.problem, OnDevice) else _read
-        return (read(raster, place.window) for raster in self.rasters)
+        problem, window = self.problem, place.window
+        if isinstance(problem, OnDevice) and problem.takes_device_cells:
+            return (read_cells(self._backend, raster, window) for raster in self.rasters)
+        return (raster.read(window) for raster in self.rasters)
 
     @property
     def _backend(self) -> Backend:
@@ -532,10 +534,6 @@ def _joined_level(context: RunContext) -> int:
             break
         level += 1
     return level
-
-
-def _read(raster: Raster, window: Window) -> Array:
-    return raster.read(window)
 
 
 @dataclass(frozen=True)

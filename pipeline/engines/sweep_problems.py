@@ -108,9 +108,9 @@ class FinishingInPlace(Protocol[Leaf_contra, Message_contra]):
 
 @runtime_checkable
 class OnDevice(Protocol):
-    """A problem whose functions are given the cells of its rasters in the memory of its backend.
+    """A problem whose ``leaf`` and ``reread`` may be given cells in the memory of a GPU.
 
-    There a GPU decodes them. Those of rasters that it cannot decode are given in this process's.
+    The GPU decodes those of stored rasters there; other cells are in the memory of this process.
     """
 
     takes_device_cells: ClassVar[bool]

@@ -31,10 +31,11 @@ class S3Server:
 
     def __init__(self) -> None:
         # here, since tests that need no server run where there is no moto
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.server import create_backend_app
         from werkzeug.serving import make_server
 
-        self._application = DomainDispatcherApplication(create_backend_app)
+        # of S3 alone: to find out which service is meant takes moto as long as to answer
+        self._application = create_backend_app("s3")
         self._turn = Lock()
         self._buckets = count()
         self.requests: list[tuple[str, str]] = []

@@ -52,7 +52,7 @@ __device__ __forceinline__ double cover(double dz, double length, double frictio
 }
 
 START = """
-import heapq, math, sys
+import functools, heapq, math, sys
 import numpy as np
 tests, far = sys.argv[1:]
 if tests:

@@ -14,7 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.device import Device, current_device, memory_for_tiles, memory_reported
+from orograph.kernels.device import (
+    Device,
+    current_device,
+    memory_for_tiles,
+    memory_reported,
+    values_at,
+)
 from orograph.kernels.stages import STAGES
 from orograph.tiles.arrays import Indices, use_allocator
 from orograph.tiles.errors import BackendError, InputError
@@ -117,10 +123,10 @@ class CudaBackend:
 
     def values_at(self, array: Any, cells: Indices) -> npt.NDArray[Any]:
         """Return the values of a device's array, or of one of this process, at some indices."""
-        device, flat = current_device(), array.ravel()
+        device = current_device()
         if isinstance(array, device.array_module.ndarray):
-            return device.download(flat[device.upload(cells)])
-        values: npt.NDArray[Any] = flat[cells]
+            return values_at(device, array, cells)
+        values: npt.NDArray[Any] = array.ravel()[cells]
         return values
 
 

@@ -459,6 +459,11 @@ def on_device(device: Device, array: Any) -> Buffer:
     return array if isinstance(array, device.array_module.ndarray) else device.upload(array)
 
 
+def values_at(device: Device, array: Buffer, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the values of a device's array at row-major indices, in host memory."""
+    return device.download(array.ravel()[device.upload(cells)])
+
+
 def as_words(values: Buffer) -> Buffer:
     """Return a view of numbers as unsigned integers of the same order, if none is negative.
 

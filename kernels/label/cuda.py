@@ -16,6 +16,7 @@ from orograph.kernels.device import (
     current_device,
     on_device,
     value_type,
+    values_at,
 )
 from orograph.kernels.label import labels as labels_here
 from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
@@ -186,8 +187,7 @@ class DeviceLabels:
 
     def at(self, cells: Indices) -> Indices:
         """Return the labels of cells, given by their row-major indices."""
-        device = self.device
-        return device.download(self.labels.ravel()[device.upload(cells)]).astype(np.int64)
+        return values_at(self.device, self.labels, cells).astype(np.int64)
 
     def saved(self) -> CellLabels | EncodedLabels:
         """Return the labels as they are saved: encoded, if the device can do that."""

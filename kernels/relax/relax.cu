@@ -130,6 +130,7 @@ enum {
   GREATEST = 13,
   BEYOND = 14,   // of the least key that is not below the bound,
   CHECKED = 15,  // and warps that have looked for all that
+  SUM = 16,      // bits of the sum of the keys, as a double
   OVER = 32,     // whether a round has ended
   AT_WORK = 48,  // blocks that are in a queue or a warp's hands
   WAITING = 64,  // two a word: blocks in a queue that nobody has claimed, or warps that wait,
@@ -645,6 +646,7 @@ extern "C" __global__ void open_window(
     for (int i = first; i < used; i += threads) *place_of(queues, queue, i) = EMPTY;
   }
   Word least = none, greatest = 0, beyond = none;
+  double sum = 0;
   int count = 0;
   for (int i = first; i < blocks; i += threads) {
     const Bits other = bits_of(later[i]);
@@ -658,12 +660,14 @@ extern "C" __global__ void open_window(
     ++count;
     if (key < least) least = key;
     if (key > greatest) greatest = key;
+    sum += double(value_of(key));
   }
   for (int apart = LANES / 2; apart; apart /= 2) {
     const Word low = __shfl_xor_sync(ALL, least, apart);
     const Word high = __shfl_xor_sync(ALL, greatest, apart);
     const Word further = __shfl_xor_sync(ALL, beyond, apart);
     count += __shfl_xor_sync(ALL, count, apart);
+    sum += __shfl_xor_sync(ALL, sum, apart);
     if (low < least) least = low;
     if (high > greatest) greatest = high;
     if (further < beyond) beyond = further;
@@ -673,6 +677,7 @@ extern "C" __global__ void open_window(
     atomicAdd(control + FOUND, Word(count));
     atomicMin(control + LEAST, least);
     atomicMax(control + GREATEST, greatest);
+    atomicAdd((double*)(control + SUM), sum);
   }
   if (beyond < none) atomicMin(control + BEYOND, beyond);
   __threadfence();
@@ -681,6 +686,7 @@ extern "C" __global__ void open_window(
   const Word found = atomicExch(control + FOUND, Word(0));
   least = atomicExch(control + LEAST, Word(none));
   greatest = atomicExch(control + GREATEST, Word(0));
+  sum = __longlong_as_double((long long)atomicExch(control + SUM, Word(0)));
   control[PENDING] = atomicExch(control + BEYOND, Word(none));
   atomicExch(control + CHECKED, Word(0));
   control[COUNT] = found;
@@ -688,13 +694,17 @@ extern "C" __global__ void open_window(
   const bool maze = control[VISITS] > Word(MAZE) * blocks;
   const double low = double(value_of(Bits(least))), high = double(value_of(Bits(greatest)));
   const double most = maze ? IN_MAZES : warps_at_work(least_at_work, found);
-  const double wide = (high - low) * fmin(1.0, most / double(found)) * (maze ? 1 : WIDER);
+  const double share = fmin(1.0, most / double(found)) * (maze ? 1 : WIDER);
+  const double wide = (high - low) * share;
+  // queues divide twice the mean, which is the whole where keys are spread evenly: where a few are
+  // far above all others, as on steep slopes, those are in the last queue together
+  const double span = fmin(2 * fmax(sum / double(found) - low, 0.0), high - low) * share;
   const double far = low + wide;
   const bool narrow = double(found) > most && far < double(value_of(bound)) &&
                       bits_of(VALUE(far)) > least;
   control[LOW] = least;
   control[FAR] = narrow ? bits_of(VALUE(far)) : bound;
-  control[SCALE] = Word(__double_as_longlong(wide > 0 ? IDLE / wide : 0));
+  control[SCALE] = Word(__double_as_longlong(span > 0 ? IDLE / span : 0));
   control[AT_WORK] = 0;
   control[OVER] = found == 0;
   for (int queue = 0; queue < LANES; ++queue)

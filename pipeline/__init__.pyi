@@ -31,8 +31,8 @@ from .networks.region_network import region_network as region_network
 from .operations.detached import attach as attach
 from .operations.detached import runs as runs
 from .operations.operation import Operation as Operation
-from .operations.plan import Plan as Plan
-from .operations.plan import RasterSpec as RasterSpec
+from .plans.plan import Plan as Plan
+from .plans.plan import RasterSpec as RasterSpec
 from .plotting.explore import explore as explore
 from .plotting.plot import plot as plot
 from .polygons.isochrones import isochrones as isochrones

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.engines.map_overlap import part_side
-from orograph.operations.plan import CLIENT_BYTES, Grid, Plan, memory_of_tasks
+from orograph.plans.grid import Grid, memory_of_tasks
+from orograph.plans.plan import CLIENT_BYTES, Plan
 
 SURFACE, BREACHED, WINDOW = 8 + 2 + 2, 8, 4 + 1 + 8 + 8
 """Bytes of a cell: in a part, with its marks and pits; in the result; in the window of a pit."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.operations.plan import Grid, Plan
+from orograph.plans.grid import Grid
+from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, check_outputs
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.store.create import TABLE_ROWS

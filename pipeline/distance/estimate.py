@@ -17,14 +17,8 @@ from orograph.engines.frontier.field import join_tiles
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import MODELS
-from orograph.operations.plan import (
-    CLIENT_BYTES,
-    WORKER_BYTES,
-    Grid,
-    Plan,
-    limit_of_process,
-    limit_of_worker,
-)
+from orograph.plans.grid import Grid, limit_of_process, limit_of_worker
+from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 

@@ -11,13 +11,8 @@ from orograph.breach.estimate import estimate_breach, estimate_map
 from orograph.distance.estimate import estimate_frontier
 from orograph.flow.routing import DEPRESSIONS, FLATS, of_heights
 from orograph.kernels.flow.split import METHODS
-from orograph.operations.plan import (
-    WORKER_BYTES,
-    Grid,
-    Plan,
-    limit_of_process,
-    limit_of_worker,
-)
+from orograph.plans.grid import Grid, limit_of_process, limit_of_worker
+from orograph.plans.plan import WORKER_BYTES, Plan
 from orograph.terrain.estimate import estimate_fill
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import RasterLike, open_raster

@@ -33,7 +33,8 @@ from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.operations.plan import Grid, Plan
+from orograph.plans.grid import Grid
+from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Columns
 from orograph.tiles.format.codec import stored

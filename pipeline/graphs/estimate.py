@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orograph.graphs.shortest_paths import METHODS, OF_PARTS
-from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+from orograph.plans.grid import Grid, memory_of_tasks
+from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.store.create import Layout

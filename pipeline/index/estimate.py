@@ -16,14 +16,8 @@ from orograph.distance.arguments import first_raster
 from orograph.index.arguments import BLOCK, LEVELS, check_form, wanted_index
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS
-from orograph.operations.plan import (
-    CLIENT_BYTES,
-    MIB,
-    WORKER_BYTES,
-    Plan,
-    RasterSpec,
-    memory_of_tasks,
-)
+from orograph.plans.grid import memory_of_tasks
+from orograph.plans.plan import CLIENT_BYTES, MIB, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.raster import ArrayRaster, RasterLike

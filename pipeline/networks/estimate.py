@@ -10,7 +10,8 @@ from orograph.distance.arguments import DTYPES
 from orograph.distance.cost_distance import OUTPUTS
 from orograph.distance.estimate import OUTPUT_BYTES, estimate_cost
 from orograph.engines.map_overlap import part_side
-from orograph.operations.plan import WORKER_BYTES, Grid, Plan
+from orograph.plans.grid import Grid
+from orograph.plans.plan import WORKER_BYTES, Plan
 from orograph.tiles.arguments import check_dtype
 
 LABELS = 3 * 8

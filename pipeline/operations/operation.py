@@ -29,7 +29,7 @@ from orograph.tiles.raster.raster import StoreRaster
 if TYPE_CHECKING:
     from orograph.execution.run import Run
     from orograph.operations.job import Job
-    from orograph.operations.plan import Plan
+    from orograph.plans.plan import Plan
 
 P = ParamSpec("P")
 T = TypeVar("T")

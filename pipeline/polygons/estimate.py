@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orograph.engines.map_overlap import part_side
-from orograph.operations.plan import Grid, Plan
+from orograph.plans.grid import Grid
+from orograph.plans.plan import Plan
 
 CELL, CORNER = 30, 200
 """Bytes of a cell of a part, and of a corner of the result on the client."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from orograph.components.estimate import estimate_components
-from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit_of_worker
+from orograph.plans.grid import Grid, limit_of_worker
+from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.reachability.pairs import PAIRS_A_TASK
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.georeference import Georeference

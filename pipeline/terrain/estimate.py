@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from orograph.operations.plan import (
-    Grid,
-    Plan,
-)
+from orograph.plans.grid import Grid
+from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, check_outputs
 from orograph.tiles.store.create import TABLE_ROWS
 

@@ -11,7 +11,7 @@ from orograph.graphs.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_til
 from orograph.graphs.dense_paths.blocked import METHODS
 from orograph.graphs.dense_paths.edge_matrix import DTYPES, open_edges
 from orograph.graphs.dense_paths.graphs import labelled
-from orograph.operations.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
+from orograph.plans.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.sparse import is_sparse

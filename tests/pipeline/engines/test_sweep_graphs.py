@@ -30,7 +30,7 @@ from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, S
 from orograph.execution.compute import Graph
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
-from orograph.operations.plan import TASKS_KNOWN
+from orograph.plans.plan import TASKS_KNOWN
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import orograph as og
-from orograph.operations.plan import CLIENT_BYTES
+from orograph.plans.plan import CLIENT_BYTES
 from orograph.tiles.graph import graph as graph_module
 
 

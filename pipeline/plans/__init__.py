@@ -1,0 +1,1 @@
+"""Plans of runs: tasks, memory and disk space before they start."""

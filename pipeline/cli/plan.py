@@ -22,7 +22,8 @@ CELLS = (
 )
 OPTIONS = (
     "components", "friction", "cost", "model", "connectivity", "block", "levels", "cell_size",
-    "nodata", "sparsify", "memory_limit", "pits", "outputs", "min_size", "dtype", "tile", "shard",
+    "nodata", "sparsify", "memory_limit", "gpu_memory", "pits", "outputs", "min_size", "dtype",
+    "tile", "shard",
 )  # fmt: skip
 
 
@@ -39,6 +40,9 @@ def add_plan(commands: Subcommands) -> None:
     plan.add_argument("--tile", type=int, default=None)
     plan.add_argument("--shard", type=int, default=None)
     plan.add_argument("--workers", type=int, default=2, help="0: threads without a cluster")
+    plan.add_argument(
+        "--gpu-memory", help='plan for workers with a GPU each of this memory, such as "80 GiB"'
+    )
     plan.add_argument("--outputs", nargs="+", help="as for the command; default: the first")
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="expected number of components")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.plans.grid import Grid
+from orograph.plans.grid import Gpus, Grid
 from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, check_outputs
 from orograph.tiles.grid.window import LONGEST_SIDE
@@ -29,6 +29,7 @@ def estimate_components(
     min_size: int = 1,
     outputs: str | Sequence[str] = ("labels",),
     dtype: str = "int64",
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `connected_components`.
 
@@ -40,22 +41,24 @@ def estimate_components(
     with_table = len(wanted) > 1
     measured |= with_table
     check_choice("connectivity", connectivity, (4, 8))
+    grid = grid.swept_by(gpus)
     cells = grid.cells
     count = -(-cells // CELLS_A_COMPONENT)
     if components is not None:
         count = check_integer("components", components, 0, cells)
-    band_cells = min(grid.layout.shard, grid.shape[0]) * grid.shape[1]
+    band_cells = min(grid.shard, grid.shape[0]) * grid.shape[1]
     # evenly spread; those of a row of shards are put in order by the client, and written by chunks
     of_shard, of_band = (-(-count * part // cells) for part in (grid.shard_cells, band_cells))
     table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80 if with_table else 0
     in_memory = COMPONENT_BYTES if measured else COMPONENT_ALONE
     saved = PART_BYTES if measured else PART_ALONE
+    in_tile, in_shard = 2 * grid.dtype.itemsize + 16, label + 5
+    if gpus:  # where cells are decoded, and labels encoded
+        in_tile, in_shard = grid.dtype.itemsize, label
     plan = grid.plan_sweep(
         "connected_components",
         workers=workers,
-        memory=grid.tile_cells * (2 * grid.dtype.itemsize + 16)
-        + grid.shard_cells * (label + 5)
-        + of_shard * in_memory,
+        memory=grid.tile_cells * in_tile + grid.shard_cells * in_shard + of_shard * in_memory,
         written=label,
         checkpoints=cells * 4 + count * (saved + with_table * ROW_BYTES),
         border=(200, 60),

@@ -43,6 +43,11 @@ class State:
     """The least distance of all."""
 
 
+def pair_bytes_a_cell(itemsize: int) -> int:
+    """Return the bytes of GPU memory that a cell takes beside those of its cost."""
+    return itemsize + 24
+
+
 @dataclass(frozen=True)
 class AllocationOnGpu(AllocationProblem):
     """`AllocationProblem` computed on a GPU, with each pair (label, hops) as one integer."""
@@ -55,7 +60,7 @@ class AllocationOnGpu(AllocationProblem):
     @property
     def gpu_bytes(self) -> int:
         """Peak bytes of GPU memory for each cell of a tile."""
-        return self.distance.gpu_bytes + self.distance.dtype.itemsize + 24
+        return self.distance.gpu_bytes + pair_bytes_a_cell(self.distance.dtype.itemsize)
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
         """Return the initial state of a tile: only its sources are labelled."""

@@ -11,15 +11,26 @@ import numpy as np
 from orograph.arguments.source_costs import count_runs
 from orograph.arguments.sources import SourcesLike, read_columns
 from orograph.costs.terrain_cost import TerrainCost
+from orograph.distance.allocation_on_gpu import pair_bytes_a_cell
 from orograph.distance.arguments import COSTS, DTYPES, SLOPES
+from orograph.distance.problem import gpu_bytes_a_cell
 from orograph.eikonal.job import EIKONAL
-from orograph.engines.frontier.field import join_tiles
+from orograph.engines.frontier.field import cells_on_gpu, join_tiles
+from orograph.engines.parts import side_of_parts, threads_on
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import MODELS
-from orograph.plans.grid import Grid, limit_of_process, limit_of_worker
-from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
+from orograph.plans.grid import Gpus, Grid, limit_of_process, limit_of_worker
+from orograph.plans.plan import (
+    CLIENT_BYTES,
+    GPU_CONTEXT_BYTES,
+    GPU_WORKER_BYTES,
+    WORKER_BYTES,
+    Plan,
+)
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
@@ -27,6 +38,7 @@ ALLOCATION_BYTES = 5  # of a cell in its state beside the distance: marks, steps
 FURTHER_BYTES = 8  # of a further raster's cell, beside the coefficients of the cost model
 EIKONAL_BYTES = 8 + 8 + 1 + 24  # value, cost, whether it waits; and its place in the heap
 ALLOCATION_OF_RUN = 8  # of a run whose back directions are wanted
+HOPS_BYTES = 8  # of a cell's hops on a GPU
 PAIR_BYTES = 8  # of its label and hops, in the memory of its costs if these have as many
 
 
@@ -37,11 +49,13 @@ def estimate_cost(
     threads: int = 0,
     memory_limit: int | str | None = None,
     cost: str | TerrainCost = "friction",
+    connectivity: int = 8,
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
     sources: SourcesLike | None = None,
     source_cost: object = None,
     label: str | None = None,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `cost_distance`."""
     if isinstance(cost, TerrainCost):
@@ -52,11 +66,14 @@ def estimate_cost(
     limit = _limit(memory_limit, threads)
     if model == EIKONAL:
         check_outputs(outputs, ("cost",))
+        if gpus is not None:
+            raise InputError(f"gpu_memory: cost={EIKONAL!r} is computed on CPUs; leave it out")
         name, state = "cost_distance", EIKONAL_BYTES
         return estimate_frontier(name, grid, state, itemsize, itemsize, limit, workers, threads)
     strengths = sources, source_cost, label
+    on_gpus = gpus, connectivity
     return _estimate_model(
-        "cost_distance", model, grid, itemsize, outputs, limit, workers, threads, strengths
+        "cost_distance", model, grid, itemsize, outputs, limit, workers, threads, strengths, on_gpus
     )
 
 
@@ -67,19 +84,22 @@ def estimate_walking_time(
     threads: int = 0,
     memory_limit: int | str | None = None,
     model: str = "tobler",
+    connectivity: int = 8,
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
     sources: SourcesLike | None = None,
     source_cost: object = None,
     label: str | None = None,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `walking_time`."""
     model = check_choice("model", model, SLOPES)
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES[:2])).itemsize
     limit = _limit(memory_limit, threads)
     strengths = sources, source_cost, label
+    on_gpus = gpus, connectivity
     return _estimate_model(
-        "walking_time", model, grid, itemsize, outputs, limit, workers, threads, strengths
+        "walking_time", model, grid, itemsize, outputs, limit, workers, threads, strengths, on_gpus
     )
 
 
@@ -93,10 +113,12 @@ def _estimate_model(
     workers: int,
     threads: int,
     strengths: tuple[Any, Any, str | None],
+    on_gpus: tuple[Gpus | None, int],
 ) -> Plan:
     """Return the plan of distances by a cost model, with ``itemsize`` bytes for each cost.
 
-    ``strengths`` are the arguments ``sources``, ``source_cost`` and ``label``.
+    ``strengths`` are the arguments ``sources``, ``source_cost`` and ``label``; ``on_gpus`` are
+    ``gpus`` and ``connectivity``.
     """
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
     row = MODELS[model]
@@ -105,7 +127,14 @@ def _estimate_model(
     if len(wanted) > 1:
         state += ALLOCATION_BYTES + (0 if itemsize == PAIR_BYTES else PAIR_BYTES)
     written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
-    plan = estimate_frontier(operation, grid, state, itemsize, written, limit, workers, threads)
+    gpus, connectivity = on_gpus
+    check_choice("connectivity", connectivity, (4, 8, 16))
+    if gpus is not None:
+        a_cell = gpu_bytes_a_cell(model, itemsize, connectivity, planes)
+        a_cell += pair_bytes_a_cell(itemsize) if len(wanted) > 1 else 0
+        plan = _estimate_on_gpus(operation, grid, gpus, a_cell, written, workers)
+    else:
+        plan = estimate_frontier(operation, grid, state, itemsize, written, limit, workers, threads)
     sources, source_cost, label = strengths
     if source_cost is None:
         return plan
@@ -129,15 +158,55 @@ def estimate_hops(
     workers: int,
     threads: int = 0,
     memory_limit: int | str | None = None,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `hop_distance`; hops have 4 bytes a cell."""
     limit = _limit(memory_limit, threads)
+    if gpus is not None:
+        a_cell = gpu_bytes_a_cell("friction", HOPS_BYTES, 8, 1)
+        return _estimate_on_gpus("hop_distance", grid, gpus, a_cell, 4, workers)
     return estimate_frontier("hop_distance", grid, 16, 4, 4, limit, workers, threads)
 
 
 def _limit(memory_limit: int | str | None, threads: int) -> int:
     """Return the memory limit of the process that keeps tiles: the worker, or this process."""
     return limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
+
+
+def _estimate_on_gpus(
+    operation: str, grid: Grid, gpus: Gpus, a_cell: int, written: int, workers: int
+) -> Plan:
+    """Return the plan of a frontier run on GPUs, in the best case: each tile is visited once.
+
+    ``a_cell`` is the bytes of GPU memory for a cell of a tile. Where tiles take more than they may,
+    those that are not at work are on disk.
+    """
+    context = join_tiles(gpus.context(grid.tree, grid.shard_level), a_cell)
+    tree, tile = context.quadtree, context.quadtree.window(Node(0, 0))
+    count, tasks = tree.count(0), tree.count(context.shard_level)
+    held = cells_on_gpu(tile) * a_cell * -(-count // gpus.count)
+    borders = count * 4 * tree.tile * 8
+    # one tile is read, and another is written, by as many threads as that takes
+    side = side_of_parts(tile.size, grid.layout.tile)
+    part = min(side, tile.height) * min(side, tile.width)
+    parts = min(threads_on(gpus.threads * gpus.count), -(-tile.size // part))
+    moved = grid.dtype.itemsize + written
+    return Plan(
+        operation=operation,
+        shape=grid.shape,
+        tile=tree.tile,
+        shard=grid.layout.shard,
+        tiles=count,
+        tasks=2 * tasks,
+        memory_per_worker=GPU_WORKER_BYTES + 2 * parts * part * moved,
+        memory_client=CLIENT_BYTES + 2 * borders,
+        bytes_read=grid.cells * grid.dtype.itemsize,
+        bytes_written=grid.cells * written,
+        bytes_checkpoints=grid.cells * 8 + borders,
+        workers=workers,
+        memory_gpu=GPU_CONTEXT_BYTES + min(held, gpus.memory),
+        threads_per_worker=gpus.threads,
+    )
 
 
 def estimate_frontier(

@@ -60,6 +60,20 @@ class State:
     """Cells of its four sides that are no barriers; None before it is asked for."""
 
 
+def gpu_bytes_a_cell(model: str, itemsize: int, connectivity: int, rasters: int) -> int:
+    """Return the peak bytes of GPU memory for each cell of a tile: costs and distances.
+
+    ``itemsize`` is that of costs; ``rasters`` is how many are read.
+    """
+    row = MODELS[model]
+    planes = (2 if row.neutral_friction is not None else 1) + 2 * len(row.further)
+    as_read = 8 * rasters
+    if row.formula is not None:  # those of whole blocks, when no raster as read is left
+        weights = weights_a_cell(len(STEPS[connectivity])) + 1
+        as_read = max(as_read, weights * itemsize)
+    return as_read + (planes + 2) * itemsize + 4
+
+
 @dataclass(frozen=True)
 class Distance(FrontierDefaults):
     """Least-cost distance as a problem of the frontier engine."""
@@ -119,14 +133,10 @@ class Distance(FrontierDefaults):
 
     @property
     def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile: costs, distances, and those before."""
-        model = MODELS[self.model.name]
-        planes = (2 if model.neutral_friction is not None else 1) + 2 * len(model.further)
-        as_read = 8 * len(self.nodata)
-        if model.formula is not None:  # those of whole blocks, when no raster as read is left
-            weights = weights_a_cell(len(STEPS[self.connectivity])) + 1
-            as_read = max(as_read, weights * self.dtype.itemsize)
-        return as_read + (planes + 2) * self.dtype.itemsize + 4
+        """Peak bytes of GPU memory for each cell of a tile."""
+        return gpu_bytes_a_cell(
+            self.model.name, self.dtype.itemsize, self.connectivity, len(self.nodata)
+        )
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -43,9 +43,7 @@ def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
     stored : int, optional
         Cells a side of the tiles of the raster.
     """
-    stored = stored or 1
-    part = LARGE_PART if window.size >= FEWEST_LARGE * LARGE_PART**2 else PART
-    side = stored * max(part // stored, 1)
+    side = side_of_parts(window.size, stored or 1)
     rows = [frame.y, *range(window.y + side, window.y + window.height, side)]
     columns = [frame.x, *range(window.x + side, window.x + window.width, side)]
     ends = [*rows[1:], frame.y + frame.height], [*columns[1:], frame.x + frame.width]
@@ -54,6 +52,12 @@ def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
         for y, bottom in zip(rows, ends[0], strict=True)
         for x, right in zip(columns, ends[1], strict=True)
     ]
+
+
+def side_of_parts(cells: int, stored: int) -> int:
+    """Return the cells a side of the parts of a tile, given the stored tiles' side."""
+    part = LARGE_PART if cells >= FEWEST_LARGE * LARGE_PART**2 else PART
+    return stored * max(part // stored, 1)
 
 
 def read_parts(
@@ -111,10 +115,15 @@ def to_write(backend: Backend, array: Any, window: Window) -> npt.NDArray[Any] |
     return part
 
 
+def threads_on(cores: int) -> int:
+    """Return how many threads read or write parts on a number of cores: some wait for disks."""
+    return min(MOST_THREADS, 3 * cores // 2)
+
+
 def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
     """Call ``work`` for each item in several threads; raise the first item's error, if any."""
     items = list(items)
-    count = min(MOST_THREADS, 3 * cores() // 2, len(items))  # some wait for disks
+    count = min(threads_on(cores()), len(items))
     if count < 2:
         for item in items:
             work(item)

@@ -74,7 +74,7 @@ MOST_CELLS = 2**26
 FEWEST_ON_GPUS = 8  # joined tiles for each; twice as many for one alone, whose threads read them
 SMALL_ON_GPUS = 2**24  # cells of a tile that is read in the time that launches and copies take
 GPU_BYTES_A_CELL = 18  # of each thread: cells and results of 8 bytes, and its share of three tiles
-BYTES_A_CELL = 32  # of each thread, in the memory of the process
+BYTES_A_CELL = 64  # of each thread, in the memory of the process: fillings of noise take most
 
 
 @dataclass(frozen=True)

@@ -251,10 +251,16 @@ def _gpu_threads(n_workers: int | None) -> int:
     from dask_cuda.utils import get_device_total_memory, get_n_gpus
 
     # asked of the driver: CuPy would take memory of a GPU for this process
-    memory = get_device_total_memory()  # None: it is that of the machine
+    return threads_a_gpu(n_workers or get_n_gpus(), get_device_total_memory())
+
+
+def threads_a_gpu(gpus: int, memory: int | None) -> int:
+    """Return the number of threads of a worker where this machine has some GPUs.
+
+    ``memory`` is in bytes; None: a GPU uses the memory of the machine.
+    """
     most = MOST_GPU_THREADS if memory is None else memory // GPU_BYTES_A_THREAD
-    by_cores = cores() // (n_workers or get_n_gpus())
-    return max(LEAST_GPU_THREADS, min(by_cores, most, MOST_GPU_THREADS))
+    return max(LEAST_GPU_THREADS, min(cores() // gpus, most, MOST_GPU_THREADS))
 
 
 @contextmanager

@@ -26,11 +26,11 @@ SOME = 8
 """Workers that are looked at first: if one of them works, the others need not be."""
 
 
-Planned = Callable[[int], dict[str, int] | None]
+Planned = Callable[[int, int], dict[str, int] | None]
 _CURRENT: ContextVar[Record | None] = ContextVar("record", default=None)
 
 
-def unplanned(workers: int) -> None:
+def unplanned(workers: int, gpu_memory: int) -> None:
     """Return None: nothing is known of a plan."""
 
 
@@ -41,17 +41,20 @@ class Record:
     ----------
     planned
         Returns the bytes that the client and each worker take by the plan of the run; called with 1
-        for a cluster, with 0 for threads of this process.
+        for a cluster, with 0 for threads of this process, and with ``gpu_memory``.
 
     Attributes
     ----------
     worker_memory
         The most bytes that a worker has been seen to hold.
+    gpu_memory
+        Bytes that tiles may use on each GPU; 0 on CPUs, and until the run has begun.
     """
 
     def __init__(self, planned: Planned = unplanned) -> None:
         self._planned = cache(planned)
         self.worker_memory = 0
+        self.gpu_memory = 0
         self._seconds: dict[str, float] = {}
         self._current, self._since = "", 0.0
 
@@ -90,7 +93,7 @@ class Record:
 
     def memory(self, workers: int) -> dict[str, Any]:
         """Return the peaks and, as ``planned``, those of the plan, which may take memory itself."""
-        return {**self.peaks(), "planned": self._planned(workers)}
+        return {**self.peaks(), "planned": self._planned(workers, self.gpu_memory)}
 
 
 @contextmanager

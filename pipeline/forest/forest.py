@@ -33,7 +33,7 @@ from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.plans.grid import Grid
+from orograph.plans.grid import Gpus, Grid
 from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Columns
@@ -367,12 +367,15 @@ def minimum_spanning_forest(
     return job
 
 
-def estimate_forest(grid: Grid, *, workers: int) -> Plan:
+def estimate_forest(grid: Grid, *, workers: int, gpus: Gpus | None = None) -> Plan:
     """Return the plan of `minimum_spanning_forest`."""
+    grid = grid.swept_by(gpus)
+    # a GPU decodes the cells, and encodes the edges
+    a_cell = grid.dtype.itemsize + 2 if gpus else 2 * grid.dtype.itemsize + 24
     return grid.plan_sweep(
         "minimum_spanning_forest",
         workers=workers,
-        memory=grid.tile_cells * (2 * grid.dtype.itemsize + 24) + grid.shard_cells * 3,
+        memory=grid.tile_cells * a_cell + (0 if gpus else grid.shard_cells * 3),
         written=1,
         checkpoints=grid.cells // 2,
         border=(160, 60),

@@ -94,7 +94,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T], planned: Planned)
         raise taken
     named = get_annotations()
     attached = replace(job, spec=replace(spec, client=None, detach=False))
-    task = attached, name, token, launch, named, planned(1)
+    task = attached, name, token, launch, named, planned(1, 0)
     resources = {spec.detach: 1} if isinstance(spec.detach, str) else None
     # without the annotations of the run's own tasks, which the task gives them
     future = contextvars.Context().run(
@@ -332,7 +332,7 @@ def _drive(
             # one that was cut off from the scheduler may be at work still
             spec = replace(spec, resume=True, takeover=True)
         with dask.annotate(**annotations):  # type: ignore[attr-defined]
-            run = launch(replace(job, spec=spec), name, lambda _: planned)
+            run = launch(replace(job, spec=spec), name, lambda *_: planned)
         try:
             while run.status == "running":
                 _write(client, token, "report", run.report())

@@ -246,13 +246,23 @@ def _with_opened(job: Job[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _planned(
-    operation: Operation[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], workers: int
+    operation: Operation[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    workers: int,
+    gpu_memory: int,
 ) -> dict[str, int] | None:
-    """Return the planned bytes of the client and of a worker for a call, if there is a plan."""
+    """Return the planned bytes of the client and of a worker for a call, if there is a plan.
+
+    ``gpu_memory`` is what tiles may use of each GPU; 0: CPUs do the work.
+    """
     from orograph.operations.plan import OF_PLANS
+    from orograph.plans.grid import whole_gpu_memory
 
     of_runs = set(operation.options) - set(OF_PLANS)
     of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}
+    if gpu_memory:
+        of_plan["gpu_memory"] = whole_gpu_memory(gpu_memory)
     with suppress(InputError, TypeError):  # not all that can run has a plan
         plan = operation.plan(*args, **of_plan, workers=workers)
         return {"client": plan.memory_client, "worker": plan.memory_per_worker}

@@ -3,7 +3,8 @@
 The formulas are next to the problems, in functions that each `Operation` names. Such a function
 takes the raster or graph first (a `Grid` if its first parameter is called ``grid``), then
 ``workers``, then the arguments of the operation that affect the estimate, and finally arguments
-that only a plan needs.
+that only a plan needs. If it has a parameter ``gpus``, workers with GPUs can be planned for; it is
+the `Gpus` that the plan's argument ``gpu_memory`` stands for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from orograph.execution.feedback import compilations
 from orograph.execution.settings import check_settings, thread_count
-from orograph.plans.grid import open_grid
+from orograph.plans.grid import Gpus, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*OF_GRIDS, "storage_options")  # options of a run that its plan has too
+INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 
 
 def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
@@ -48,8 +50,10 @@ def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
     more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
     for estimate in filter(None, operation.estimates):
         more += [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
+    if any(parameter.name == "gpus" for parameter in more):
+        more.append(Parameter("gpu_memory", Parameter.KEYWORD_ONLY, default=None))
     for parameter in more:
-        if parameter.name not in (*names, "threads"):
+        if parameter.name not in (*names, *INTERNAL):
             names.append(parameter.name)
             own.append(parameter)
     return own[len(operation.given) :]
@@ -76,6 +80,7 @@ def make_plan(
     subject = given.pop(first)
     estimate = _estimate_for(operation, first, subject)
     parameters = {p.name: p for p in _parameters(estimate)}
+    gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
     for name in given.keys() - parameters.keys() - set(own) - set(OF_GRIDS):
         raise InputError(f"{name}: not used by this plan of {operation.__name__}; leave it out")
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
@@ -87,10 +92,14 @@ def make_plan(
         raise InputError(f"{name}: {shown(value)}; {first} is not cut into tiles: leave it out")
     compilations()  # says so, if a plan needs kernels
     wanted = {name: value for name, value in given.items() if name in parameters}
+    if gpu_memory is not None:
+        wanted["gpus"] = Gpus.of(gpu_memory, workers)
     function = _imported(estimate)
     if workers:
         return function(subject, workers=workers, **wanted)
     threads = thread_count()
+    if gpu_memory is not None:
+        return _of_this_process(function(subject, workers=1, **wanted), 1)
     if "threads" in parameters:
         return _of_this_process(function(subject, workers=1, threads=threads, **wanted), 1)
     return _of_this_process(function(subject, workers=1, **wanted), threads)
@@ -138,4 +147,5 @@ def _of_this_process(worker: Plan, threads: int) -> Plan:
         memory_client=WORKER_BYTES + client + at_work + worker.memory_kept,
         memory_table=0,
         workers=0,
+        threads_per_worker=1,
     )

@@ -67,7 +67,7 @@ class MemorySession(Session[T]):
     def __init__(self, job: Job[T], name: str, record: Record) -> None:
         super().__init__(job, name, record)
         tree = Quadtree(job.shape, job.layout.tile)
-        gpus, gpu_memory = gpus_of(job.backend, None)
+        gpus, record.gpu_memory = gpus_of(job.backend, None)
         self.sink = job.sink()
         context = RunContext(
             tree,
@@ -78,7 +78,7 @@ class MemorySession(Session[T]):
             thread_count(),
             self.cancelled,
             gpus=gpus,
-            gpu_memory=gpu_memory,
+            gpu_memory=record.gpu_memory,
         )
         self.engine = job.engine(job.rasters, context, job.backend)
 
@@ -322,7 +322,7 @@ class StoredSession(Session[T]):
     ) -> tuple[Engine, dict[str, Any]]:
         """Run the engine to its end and return it with the attributes of the result."""
         job, client, space, backend = self.job, self.client, self.space, self._backend
-        gpus, gpu_memory = gpus_of(backend, client)
+        gpus, self.record.gpu_memory = gpus_of(backend, client)
         context = RunContext(
             Quadtree(job.shape, job.layout.tile),
             shard_level(job.layout),
@@ -334,7 +334,7 @@ class StoredSession(Session[T]):
             0 if client else thread_count(),
             None if client else self.cancelled,
             gpus=gpus,
-            gpu_memory=gpu_memory,
+            gpu_memory=self.record.gpu_memory,
             cluster_threads=threads_of_workers(client) if client else 0,
             worker_memory=memory_of_worker(client) if client else 0,
             begun=self._begun.timestamp(),

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL, join_on_gpus
 from orograph.engines.sweep_graphs import level_of_tasks, levels_above
+from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.clusters import (
     current_client,
     memory_of_machine,
     memory_of_worker,
+    threads_a_gpu,
 )
+from orograph.execution.context import RunContext
 from orograph.execution.options import run_layout
-from orograph.execution.settings import setting
+from orograph.execution.settings import setting, thread_count
+from orograph.kernels.device import SHARE_OF_TILES
 from orograph.plans.plan import (
     CLIENT_BYTES,
+    GPU_CONTEXT_BYTES,
+    GPU_WORKER_BYTES,
     TASK_BYTES,
     TASKS_KNOWN,
     TASKS_OF_WORKER,
@@ -24,6 +31,7 @@ from orograph.plans.plan import (
     Plan,
     RasterSpec,
     bytes_of,
+    size_of,
 )
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -31,6 +39,58 @@ from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import Raster, RasterLike, StoreRaster, open_raster
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.shard import AHEAD_BYTES
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """GPUs that are planned for, one for each worker or one for this process."""
+
+    count: int
+    memory: int
+    """Bytes that tiles may use on each."""
+    threads: int
+    """Threads of each process with a GPU."""
+    worker_memory: int
+    """Bytes that a worker may use; 0: it is this process."""
+
+    @classmethod
+    def of(cls, memory: int | str, workers: int) -> Gpus:
+        """Return the GPUs of workers that `orograph.cluster` would start on this machine.
+
+        ``memory`` is the whole memory of each GPU.
+
+        Raises
+        ------
+        InputError
+            If ``memory`` is not a size, or less than CUDA takes.
+        """
+        total = bytes_of("gpu_memory", memory)
+        free = total - GPU_CONTEXT_BYTES
+        if free <= 0:
+            raise InputError(
+                f"gpu_memory: {shown(memory)}; CUDA itself takes {size_of(GPU_CONTEXT_BYTES)}; "
+                "give more"
+            )
+        client = current_client()
+        limit = memory_of_machine() // max(workers, 1)
+        return cls(
+            max(workers, 1),
+            int(SHARE_OF_TILES * free),
+            threads_a_gpu(workers, total) if workers else thread_count(),
+            0 if not workers else limit if client is None else memory_of_worker(client),
+        )
+
+    def context(self, tree: Quadtree, shard_level: int) -> RunContext:
+        """Return the context of a run on these GPUs, as far as joining tiles depends on it."""
+        nothing: Any = None  # no run, so no result: it would lie in a store
+        alone = not self.worker_memory
+        return RunContext(
+            *(tree, shard_level, MemoryCheckpoints(), nothing, "", self.threads * alone),
+            gpus=self.count,
+            gpu_memory=self.memory,
+            cluster_threads=self.count * self.threads * (not alone),
+            worker_memory=self.worker_memory,
+        )
 
 
 @dataclass(frozen=True)
@@ -43,6 +103,31 @@ class Grid:
     workers: int = 0
     """Workers of one thread each; 0: threads of this process."""
     ahead: int = 0  # bytes of a shard that a sweep reads before it needs them, at the most
+    joins: bool = True
+    """Whether a sweep may join tiles: the plan's argument ``tile`` is not given."""
+    gpus: Gpus | None = None
+    """GPUs that sweep over it; None: CPUs do."""
+    joined: int = 0
+    """Level of the quadtree of tiles whose nodes they take as tiles."""
+
+    def swept_by(self, gpus: Gpus | None) -> Grid:
+        """Return the grid with the tiles that a sweep takes on GPUs, or on CPUs."""
+        if gpus is None:
+            return self
+        context = gpus.context(self.tree, self.shard_level)
+        tree = (join_on_gpus(context) if self.joins else context).quadtree
+        joined = (tree.tile // self.layout.tile).bit_length() - 1
+        return replace(self, gpus=gpus, joined=joined)
+
+    @property
+    def tile(self) -> int:
+        """Side of a tile of the run."""
+        return self.layout.tile << self.joined
+
+    @property
+    def shard(self) -> int:
+        """Side of what one task writes at least: a shard, or a tile that is larger."""
+        return max(self.layout.shard, self.tile)
 
     @property
     def cells(self) -> int:
@@ -52,17 +137,17 @@ class Grid:
     @property
     def tile_cells(self) -> int:
         """Cells of the largest tile."""
-        return min(self.layout.tile, self.shape[0]) * min(self.layout.tile, self.shape[1])
+        return min(self.tile, self.shape[0]) * min(self.tile, self.shape[1])
 
     @property
     def shard_cells(self) -> int:
         """Cells of the largest shard."""
-        return min(self.layout.shard, self.shape[0]) * min(self.layout.shard, self.shape[1])
+        return min(self.shard, self.shape[0]) * min(self.shard, self.shape[1])
 
     @property
     def tree(self) -> Quadtree:
         """Quadtree over the tiles."""
-        return Quadtree(self.shape, self.layout.tile)
+        return Quadtree(self.shape, self.tile)
 
     @property
     def shards(self) -> int:
@@ -72,14 +157,15 @@ class Grid:
     @property
     def shard_level(self) -> int:
         """Level of the quadtree whose nodes are shards."""
-        return (self.layout.shard // self.layout.tile).bit_length() - 1
+        return (self.shard // self.tile).bit_length() - 1
 
     @property
     def tasks_of_sweep(self) -> int:
         """Number of tasks of an upward and a downward sweep over the quadtree."""
         tree, lowest = self.tree, self.shard_level
         if self.workers:
-            lowest = level_of_tasks(tree, lowest, self.workers)
+            threads = self.gpus.threads if self.gpus else 1
+            lowest = level_of_tasks(tree, lowest, threads * self.workers)
         above = levels_above(tree, lowest, 0 if self.workers else 1)
         return 2 * sum(map(tree.count, (lowest, *above))) + 1
 
@@ -96,25 +182,34 @@ class Grid:
     ) -> Plan:
         """Return the plan of a sweep that does not produce a table.
 
-        ``memory`` and ``checkpoints`` are the bytes of a worker and of its checkpoints, not
+        ``memory`` and ``checkpoints`` are the bytes of a thread and of its checkpoints, not
         counting those of borders; ``border`` is the bytes of a border cell in both; ``written`` is
         the bytes of a cell of the result; ``reads`` is how often each cell is read.
         """
         (in_memory, saved), tasks = border, self.tasks_of_sweep
-        ahead = min(self.ahead, self.shard_cells * self.dtype.itemsize)
+        memory += min(self.ahead, self.shard_cells * self.dtype.itemsize)
+        idle, threads, on_gpu = WORKER_BYTES, 1, 0
+        if self.gpus is not None:
+            idle, threads = GPU_WORKER_BYTES, self.gpus.threads
+            # a thread has one tile at a time
+            at_once = min(threads, self.tree.count(0))
+            memory *= at_once
+            on_gpu = GPU_CONTEXT_BYTES + at_once * self.tile_cells * GPU_BYTES_A_CELL
         return Plan(
             operation=operation,
             shape=self.shape,
-            tile=self.layout.tile,
+            tile=self.tile,
             shard=self.layout.shard,
             tiles=self.tree.count(0),
             tasks=tasks,
-            memory_per_worker=WORKER_BYTES + memory + ahead + 4 * sum(self.shape) * in_memory,
+            memory_per_worker=idle + memory + 4 * sum(self.shape) * in_memory,
             memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
             bytes_read=reads * self.cells * self.dtype.itemsize,
             bytes_written=self.cells * written,
-            bytes_checkpoints=checkpoints + 4 * self.shards * self.layout.shard * saved,
+            bytes_checkpoints=checkpoints + 4 * self.shards * self.shard * saved,
             workers=workers,
+            memory_gpu=on_gpu,
+            threads_per_worker=threads,
         )
 
 
@@ -128,6 +223,7 @@ def open_grid(
     variable: str | None = None,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
+    joins = tile is None
     if isinstance(raster, RasterSpec):
         spec: RasterSpec | Raster = raster
     else:
@@ -135,7 +231,12 @@ def open_grid(
         tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
     ahead = AHEAD_BYTES * (isinstance(spec, StoreRaster) and spec.storage.etags)
-    return Grid(spec.shape, np.dtype(spec.dtype), layout, workers, ahead)
+    return Grid(spec.shape, np.dtype(spec.dtype), layout, workers, ahead, joins)
+
+
+def whole_gpu_memory(of_tiles: int) -> int:
+    """Return the bytes of a GPU whose tiles may use ``of_tiles`` bytes when all else is free."""
+    return int(of_tiles / SHARE_OF_TILES) + GPU_CONTEXT_BYTES
 
 
 def memory_of_tasks(tasks: int, workers: int) -> int:
@@ -145,7 +246,9 @@ def memory_of_tasks(tasks: int, workers: int) -> int:
 
 def limit_of_worker(memory_limit: int | str | None) -> int:
     """Return the memory limit of a worker in bytes, by default that of the cluster."""
-    return memory_of_worker(current_client()) if memory_limit is None else bytes_of(memory_limit)
+    if memory_limit is None:
+        return memory_of_worker(current_client())
+    return bytes_of("memory_limit", memory_limit)
 
 
 def limit_of_process(memory_limit: int | str | None) -> int:

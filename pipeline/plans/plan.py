@@ -26,6 +26,9 @@ ARROW_BYTES = 60 * MIB if find_spec("pyarrow") else 0
 CLIENT_BYTES = 285 * MIB + ARROW_BYTES
 WORKER_BYTES = 270 * MIB + ARROW_BYTES
 SCHEDULER_BYTES = 110 * MIB
+# Of a worker with a GPU, whose context takes some of its memory, too. Measured on an H100.
+GPU_WORKER_BYTES = 1000 * MIB + ARROW_BYTES
+GPU_CONTEXT_BYTES = 640 * MIB
 TASK_BYTES = 20_000
 # Of a large sweep it knows some graphs at a time: two, and more where there are many workers.
 TASKS_KNOWN = 6000
@@ -34,7 +37,7 @@ TASKS_OF_WORKER = 22
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks, memory and disk that a run on CPUs will need; GPUs take larger tiles.
+    """Tasks, memory and disk that a run will need.
 
     Attributes
     ----------
@@ -42,15 +45,20 @@ class Plan:
         Name of the operation.
     shape, tile, shard
         Shape of the grid, and the sides of a tile and of a shard in cells. For an index, ``tile``
-        is the side of a stored block. Distances join tiles of the store; then it is the side of the
-        joined tiles.
+        is the side of a stored block. Distances, and workers with GPUs, join tiles of the store;
+        then it is the side of the joined tiles.
     tiles, tasks
         Number of tiles and of tasks. For distances, ``tasks`` is a lower bound, because their
         number depends on the data.
     memory_per_worker, memory_client, memory_total
-        Peak resident bytes of a single-threaded worker, of the process with client and scheduler,
-        and of both together with ``workers`` workers. Without workers, all of it is that of the
-        client. ``memory_scheduler`` comes on top if the scheduler is a separate process.
+        Peak resident bytes of a worker, of the process with client and scheduler, and of both
+        together with ``workers`` workers. Without workers, all of it is that of the client.
+        ``memory_scheduler`` comes on top if the scheduler is a separate process.
+    memory_gpu
+        Bytes of the memory of each GPU that the run needs, with what CUDA takes for itself; 0 on
+        CPUs. As long as more is free, it also keeps memory that it may use again.
+    threads_per_worker
+        Threads of a worker: 1 on CPUs.
     memory_kept
         The part of ``memory_per_worker`` (of ``memory_client``, without workers) that a worker of a
         distance uses to keep tiles by choice, up to half of what it may use. It only needs the
@@ -90,6 +98,8 @@ class Plan:
     memory_kept: int = 0
     memory_table: int = 0
     runs: int = 1
+    memory_gpu: int = 0
+    threads_per_worker: int = 1
 
     @property
     def bytes_per_cell(self) -> float:
@@ -133,6 +143,8 @@ class Plan:
                 f"{size_of(self.memory_total)} with {self.workers} worker(s), "
                 f"{size_of(self.memory_scheduler)} more for a scheduler of its own process"
             )
+        if self.memory_gpu:
+            memory += f"; {size_of(self.memory_gpu)} of each GPU"
         lines = [
             *self._head(),
             f"  {self.tasks} task{'s' * (self.tasks != 1)}"
@@ -222,17 +234,16 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return rows, columns
 
 
-def bytes_of(memory_limit: int | str) -> int:
-    """Parse a memory limit such as ``"4 GiB"`` into bytes."""
+def bytes_of(name: str, size: int | str) -> int:
+    """Parse an argument such as ``"4 GiB"`` into bytes."""
     from dask.utils import parse_bytes
 
     try:
-        limit = parse_bytes(memory_limit or 0)
+        count = parse_bytes(size or 0)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        limit = 0
-    if isinstance(memory_limit, bool) or not 1 <= limit < 2**63:
+        count = 0
+    if isinstance(size, bool) or not 1 <= count < 2**63:
         raise InputError(
-            f"memory_limit: {shown(memory_limit)}; give bytes, at least 1, or a size such as "
-            "'4 GiB'"
+            f"{name}: {shown(size)}; give bytes, at least 1, or a size such as '4 GiB'"
         )
-    return limit
+    return count

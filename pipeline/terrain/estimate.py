@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from orograph.plans.grid import Grid
+from orograph.plans.grid import Gpus, Grid
 from orograph.plans.plan import Plan
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, check_outputs
 from orograph.tiles.store.create import TABLE_ROWS
@@ -34,10 +34,11 @@ def estimate_fill(
     connectivity: int = 8,
     outputs: str | Sequence[str] = ("filled",),
     pits: int | None = None,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `fill_depressions`."""
     wanted = check_outputs(outputs, ("filled", *OUTPUT_BYTES))
-    sweep = _Sweep.of(grid, connectivity, pits)
+    sweep = _Sweep.of(grid.swept_by(gpus), connectivity, pits)
     written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
     return sweep.plan("fill_depressions", workers, written, reread=True)
 
@@ -49,10 +50,11 @@ def estimate_depressions(
     connectivity: int = 8,
     labels: bool = False,
     pits: int | None = None,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `depressions`, assuming two depressions for each pit."""
     written = LABEL_BYTES if check_flag("labels", labels) else 0
-    sweep = _Sweep.of(grid, connectivity, pits)
+    sweep = _Sweep.of(grid.swept_by(gpus), connectivity, pits)
     plan, grid = sweep.plan("depressions", workers, written, reread=True), sweep.grid
     heights = max(int(WET * grid.cells) - CELLS_OF_PIT * sweep.pits, 0)
     count = DEPRESSIONS * sweep.pits
@@ -63,7 +65,7 @@ def estimate_depressions(
         return -(-number * cells // grid.cells)
 
     in_tile, in_shard = share(heights, grid.tile_cells), share(heights, grid.shard_cells)
-    in_band = share(count, min(grid.layout.shard, grid.shape[0]) * grid.shape[1])
+    in_band = share(count, min(grid.shard, grid.shape[0]) * grid.shape[1])
     rows_read = in_shard * 2 * HEIGHT_ROW
     # of each column less than a chunk waits while the next row of shards is joined
     kept = min(count - in_band, TABLE_ROWS) * DEPRESSION_COLUMNS
@@ -71,10 +73,13 @@ def estimate_depressions(
     return replace(
         plan,
         memory_per_worker=plan.memory_per_worker
-        + share(count, grid.tile_cells) * DEPRESSION_OF_TILE
-        + share(count, grid.shard_cells) * 2 * DEPRESSION_ROW
-        + in_tile * HEIGHT_OF_TILE
-        + rows_read,
+        + plan.threads_per_worker
+        * (
+            share(count, grid.tile_cells) * DEPRESSION_OF_TILE
+            + share(count, grid.shard_cells) * 2 * DEPRESSION_ROW
+            + in_tile * HEIGHT_OF_TILE
+            + rows_read
+        ),
         memory_client=plan.memory_client + table,
         memory_table=table,
         bytes_written=plan.bytes_written + count * DEPRESSION_COLUMNS,
@@ -115,11 +120,17 @@ class _Sweep:
         # in 16 bits where they can be counted
         label = 2 if in_tile < 2**16 else 4
         labels = label if reread else 0
+        a_cell, of_shard = (
+            2 * max(grid.dtype.itemsize, 4) + 4 + label + written,
+            labels + 2 * written,
+        )
+        if grid.gpus:  # where cells are decoded, and levels encoded
+            a_cell, of_shard = grid.dtype.itemsize + label, labels + written
         return grid.plan_sweep(
             operation,
             workers=workers,
-            memory=grid.tile_cells * (2 * max(grid.dtype.itemsize, 4) + 4 + label + written)
-            + grid.shard_cells * (labels + 2 * written)
+            memory=grid.tile_cells * a_cell
+            + grid.shard_cells * of_shard
             + in_tile * PIT_OF_TILE
             + (in_shard * PIT_OF_SHARD if kept else 0),
             written=written,
@@ -144,7 +155,7 @@ class _Sweep:
         table = self.pits * (2 * row + columns)
         return replace(
             plan,
-            memory_per_worker=plan.memory_per_worker + in_shard * 2 * row,
+            memory_per_worker=plan.memory_per_worker + plan.threads_per_worker * in_shard * 2 * row,
             memory_client=plan.memory_client + table,
             memory_table=table,
             bytes_written=plan.bytes_written + self.pits * columns,
@@ -161,8 +172,9 @@ def _estimate(plan: Callable[[_Sweep, int], Plan]) -> Callable[..., Plan]:
         workers: int,
         connectivity: int = 8,
         pits: int | None = None,
+        gpus: Gpus | None = None,
     ) -> Plan:
-        return plan(_Sweep.of(grid, connectivity, pits), workers)
+        return plan(_Sweep.of(grid.swept_by(gpus), connectivity, pits), workers)
 
     return estimate
 

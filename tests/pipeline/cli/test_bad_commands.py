@@ -202,6 +202,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
     ("plan", "--components"): (*WHOLE, "13"),
     ("plan", "--memory-limit"): ("x", "", "0", "-1", "4 pears", "nan"),
+    ("plan", "--gpu-memory"): ("x", "", "0", "-1", "4 pears", "1 MiB"),
     ("plan", "--block"): (*WHOLE, "0"),
     ("plan", "--levels"): (*WHOLE, "11"),
     ("graph read", "source"): (*STORES, "words.txt"),
@@ -307,6 +308,7 @@ WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("plan", "--outputs"): {"operation": ("connected_components",)},
     ("plan", "--min-size"): {"operation": ("connected_components",)},
     ("plan", "--memory-limit"): {"operation": ("cost_distance",)},
+    ("plan", "--gpu-memory"): {"operation": ("hop_distance",)},
     ("plan", "--dtype"): {"operation": ("cost_distance",)},
     ("plan", "--pits"): {"operation": ("fill_depressions",)},
     **{

@@ -1,0 +1,202 @@
+"""Plans for GPUs have the tiles and tasks of runs there, and no less memory than runs took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_cpu.emulator import Emulator
+
+import orograph as og
+from orograph.cli.main import main
+from orograph.engines import quadtree_pass
+from orograph.engines.frontier.driver import Frontier
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution import clusters
+from orograph.kernels.device import memory_for_tiles
+from orograph.plans import grid
+from orograph.plans.grid import whole_gpu_memory
+from orograph.plans.plan import GPU_CONTEXT_BYTES, MIB
+
+CELLS = np.random.default_rng(6).integers(1, 60, (75, 90)).astype(np.float32)
+MIDDLE = [(30, 40)]
+FIELD = 2048  # as it is by default
+SWEEPS: dict[str, Any] = {
+    "forest": (og.minimum_spanning_forest, {}),
+    "components": (og.connected_components, {}),
+    "filling": (og.fill_depressions, {"outputs": ("filled", "depth")}),
+    "peaks": (og.peaks, {}),
+    "depressions": (og.depressions, {}),
+}
+DISTANCES: dict[str, Any] = {
+    "cost": (og.cost_distance, {}),
+    "allocation": (og.cost_distance, {"outputs": ("cost", "allocation")}),
+    "walking time": (og.walking_time, {"dtype": "float32", "connectivity": 16}),
+    "hops": (og.hop_distance, {}),
+}
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch, emulated_gpu: Emulator) -> dict[str, Any]:
+    """The context of the last run on a GPU of 16 GiB, for which few cells make several tiles."""
+    monkeypatch.setattr(quadtree_pass, "SMALL_ON_GPUS", 0)
+    monkeypatch.setattr(type(emulated_gpu), "free_bytes", lambda _: 2**34)
+    found: dict[str, Any] = {}
+    for engine in QuadtreePass, Frontier:
+        run = engine.run
+
+        def noted(self: Any, *arguments: Any, run: Any = run) -> Any:
+            found.update(tree=self.context.quadtree, level=self.context.shard_level, run=self)
+            return run(self, *arguments)
+
+        monkeypatch.setattr(engine, "run", noted)
+    return found
+
+
+@pytest.mark.parametrize("shard", [8, 32])
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_has_the_tiles_and_tasks_that_were_planned(
+    name: str, shard: int, tmp_path: Path, context: dict[str, Any]
+) -> None:
+    operation, options = SWEEPS[name]
+    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    memory = whole_gpu_memory(memory_for_tiles())
+    how = {**options, "shard": shard}
+    planned = operation.plan(tmp_path / "cells", workers=0, gpu_memory=memory, **how)
+    operation(tmp_path / "cells", out=tmp_path / "out", backend="cuda", **how)
+    assert context["tree"].tile == planned.tile == 16
+    assert planned.shard == shard
+    assert planned.tiles == context["tree"].count(0) == 30
+    tasks, *_ = context["run"].graph("handle")
+    assert planned.tasks == len(tasks)
+    asked = operation.plan(tmp_path / "cells", workers=0, gpu_memory=memory, tile=8, **how)
+    assert asked.tile == 8
+
+
+@pytest.mark.parametrize("memory", [2**34, 2**18])
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_distance_has_the_tiles_that_were_planned(
+    name: str,
+    memory: int,
+    tmp_path: Path,
+    context: dict[str, Any],
+    emulated_gpu: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(emulated_gpu), "free_bytes", lambda _: memory)
+    operation, options = DISTANCES[name]
+    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    whole = whole_gpu_memory(memory_for_tiles())
+    with og.config.set(field=FIELD):
+        planned = operation.plan(tmp_path / "cells", workers=0, gpu_memory=whole, **options)
+        operation(tmp_path / "cells", MIDDLE, out=tmp_path / "out", backend="cuda", **options)
+    assert context["tree"].tile == planned.tile
+    assert (planned.tiles == 1) == (memory == 2**34)
+    assert planned.tasks == 2 * context["tree"].count(context["level"])
+    assert GPU_CONTEXT_BYTES < planned.memory_gpu <= whole
+
+
+# cells a side; dtype; operation; MiB of the worker, and of the arrays on its GPU: both peaks of two
+# runs by a fresh worker of 16 threads on an H100, on 16 cores, with `gpu.py memory`
+MEASURED: list[Any] = [
+    (32768, "float32", og.minimum_spanning_forest, {}, 4161, 5607),
+    (32768, "float32", og.fill_depressions, {}, 5673, 9199),
+    (32768, "float32", og.connected_components, {}, 1984, 9770),
+    (32768, "float32", og.hop_distance, {}, 2719, 25761),
+    (32768, "float32", og.cost_distance, {"dtype": "float32"}, 6196, 13539),
+    (16384, "float32", og.minimum_spanning_forest, {}, 2242, 2143),
+    (16384, "float32", og.fill_depressions, {}, 2039, 2243),
+    (16384, "float32", og.hop_distance, {}, 1124, 6441),
+    (16384, "float32", og.cost_distance, {"dtype": "float32"}, 2773, 3370),
+    (16384, "float64", og.minimum_spanning_forest, {}, 1685, 2544),
+    (16384, "float64", og.fill_depressions, {}, 13876, 4636),  # of noise
+    (16384, "float64", og.fill_depressions, {"outputs": ("filled", "depth", "depression")},
+     10780, 3256),
+    (16384, "float64", og.cost_distance, {"outputs": ("cost", "allocation", "back_direction")},
+     7703, 12590),
+    (16384, "float64", og.walking_time, {}, 2967, 33070),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("side", "dtype", "operation", "options", "worker", "gpu"), MEASURED)
+def test_no_less_memory_is_planned_than_a_gpu_and_its_worker_took(
+    side: int,
+    dtype: str,
+    operation: Any,
+    options: dict[str, Any],
+    worker: int,
+    gpu: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clusters, "cores", lambda: 16)
+    monkeypatch.setattr(grid, "memory_of_machine", lambda: 128 * 2**30)
+    spec = og.RasterSpec((side, side), dtype)
+    with og.config.set(field=FIELD):
+        planned = operation.plan(spec, workers=1, gpu_memory="79 GiB", **options)
+    assert planned.threads_per_worker == 16
+    assert worker < planned.memory_per_worker / MIB
+    assert gpu + 530 < planned.memory_gpu / MIB < 3.5 * (gpu + 530)
+
+
+def test_what_a_plan_for_gpus_depends_on() -> None:
+    spec = og.RasterSpec((65536, 65536))
+
+    def forest(**how: Any) -> og.Plan:
+        return og.minimum_spanning_forest.plan(spec, **how)
+
+    def hops(side: int = 65536, **how: Any) -> og.Plan:
+        with og.config.set(field=FIELD):
+            return og.hop_distance.plan(og.RasterSpec((side, side)), **how)
+
+    large, small = forest(gpu_memory="80 GiB"), forest(gpu_memory=2 * 2**30)
+    assert large.tile > small.tile >= 1024
+    assert small.memory_gpu < 2 * 2**30
+    assert forest().memory_gpu == 0
+    assert forest().tile == 1024
+    assert forest(gpu_memory="80 GiB", workers=0).memory_per_worker == 0
+    one, two = (hops(gpu_memory="80 GiB", workers=n) for n in (1, 2))
+    assert one.tiles == two.tiles == 64  # no GPU holds the grid
+    assert hops(32768, gpu_memory="80 GiB").tiles == 1
+    assert hops(32768, gpu_memory="40 GiB").tiles > 1
+    assert "of each GPU" in str(one)
+    assert "GPU" not in str(hops())
+    assert hops(gpu_memory="1 GiB", workers=2).memory_gpu <= 2**30
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "says"),
+    [
+        (og.hop_distance, {"gpu_memory": "much"}, "gpu_memory: 'much'; give bytes, at least 1"),
+        (og.peaks, {"gpu_memory": True}, "gpu_memory: True; give bytes"),
+        (og.peaks, {"gpu_memory": "0.5 GiB"}, "gpu_memory: '0.5 GiB'; CUDA itself takes"),
+        (og.flow_direction, {"gpu_memory": "8 GiB"}, "unexpected keyword argument 'gpu_memory'"),
+        (og.cost_distance, {"gpu_memory": "8 GiB", "cost": "eikonal"}, "gpu_memory: cost='eik"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_for_gpus_is_refused(
+    operation: Any, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises((og.InputError, TypeError), match=says):
+        operation.plan(og.RasterSpec((9, 9)), **options)
+
+
+def test_a_report_of_a_run_on_a_gpu_compares_it_with_its_plan(
+    context: dict[str, Any], tmp_path: Path
+) -> None:
+    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    run = og.minimum_spanning_forest.submit(
+        tmp_path / "cells", out=tmp_path / "out", backend="cuda"
+    )
+    run.result()
+    planned = og.minimum_spanning_forest.plan(
+        tmp_path / "cells", workers=0, gpu_memory=whole_gpu_memory(memory_for_tiles())
+    )
+    assert run.report()["memory"]["planned"]["client"] == planned.memory_client
+
+
+def test_plans_for_gpus_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--shape", "32768", "32768", "--gpu-memory", "80 GiB"]
+    assert main(["plan", "mst", *shape]) == 0
+    assert "of each GPU" in capsys.readouterr().out

@@ -98,11 +98,9 @@ def make_plan(
     if workers:
         return function(subject, workers=workers, **wanted)
     threads = thread_count()
-    if gpu_memory is not None:
-        return _of_this_process(function(subject, workers=1, **wanted), 1)
-    if "threads" in parameters:
-        return _of_this_process(function(subject, workers=1, threads=threads, **wanted), 1)
-    return _of_this_process(function(subject, workers=1, **wanted), threads)
+    alone = {"threads": threads} if "threads" in parameters else {}
+    plan = function(subject, workers=1, **alone, **wanted)
+    return _of_this_process(plan, 1 if alone or gpu_memory is not None else threads)
 
 
 def _estimate_for(operation: Operation[..., Any], first: str, subject: object) -> str:

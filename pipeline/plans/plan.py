@@ -137,8 +137,10 @@ class Plan:
         kept = f" ({size_of(self.memory_kept)} of it by choice)" if self.memory_kept else ""
         memory = f"{size_of(self.memory_client)} in this process{kept}, without a cluster"
         if self.workers:
+            threads = self.threads_per_worker
             memory = (
-                f"{size_of(self.memory_per_worker)} a worker{kept}, "
+                f"{size_of(self.memory_per_worker)} a worker"
+                f"{f' of {threads} threads' if threads > 1 else ''}{kept}, "
                 f"{size_of(self.memory_client)} client and scheduler, "
                 f"{size_of(self.memory_total)} with {self.workers} worker(s), "
                 f"{size_of(self.memory_scheduler)} more for a scheduler of its own process"

@@ -156,10 +156,17 @@ def test_what_a_plan_for_gpus_depends_on() -> None:
     assert forest().memory_gpu == 0
     assert forest().tile == 1024
     assert forest(gpu_memory="80 GiB", workers=0).memory_per_worker == 0
+    sources, how = [(4, 4), (9, 9)], {"gpu_memory": "8 GiB", "workers": 0}
+    one, several = (
+        og.cost_distance.plan(og.RasterSpec((4096, 4096)), sources, source_cost=costs, **how)
+        for costs in (None, {"multiplier": [1.0, 2.0]})
+    )
+    assert several.memory_client > one.memory_client + 2 * one.bytes_written  # results in memory
     one, two = (hops(gpu_memory="80 GiB", workers=n) for n in (1, 2))
     assert one.tiles == two.tiles == 64  # no GPU holds the grid
     assert hops(32768, gpu_memory="80 GiB").tiles == 1
     assert hops(32768, gpu_memory="40 GiB").tiles > 1
+    assert "a worker of " in str(one)
     assert "of each GPU" in str(one)
     assert "GPU" not in str(hops())
     assert hops(gpu_memory="1 GiB", workers=2).memory_gpu <= 2**30

@@ -21,7 +21,8 @@ from orograph.plans.grid import whole_gpu_memory
 from orograph.plans.plan import GPU_CONTEXT_BYTES, MIB
 
 CELLS = np.random.default_rng(6).integers(1, 60, (75, 90)).astype(np.float32)
-MIDDLE = [(30, 40)]
+FEW_CELLS = CELLS[:40, :44]
+MIDDLE = [(20, 24)]
 FIELD = 2048  # as it is by default
 SWEEPS: dict[str, Any] = {
     "forest": (og.minimum_spanning_forest, {}),
@@ -87,7 +88,7 @@ def test_a_distance_has_the_tiles_that_were_planned(
 ) -> None:
     monkeypatch.setattr(type(emulated_gpu), "free_bytes", lambda _: memory)
     operation, options = DISTANCES[name]
-    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    og.ingest(FEW_CELLS, tmp_path / "cells", tile=8)
     whole = whole_gpu_memory(memory_for_tiles())
     with og.config.set(field=FIELD):
         planned = operation.plan(tmp_path / "cells", workers=0, gpu_memory=whole, **options)

@@ -41,6 +41,7 @@ SHARE_OF_TILES = 0.5  # of the memory that is free when a run begins
 SMALL = 2**20  # bytes of an array for which no memory is kept
 _KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
+MOST_SHARED = 97  # CUDA's number of the attribute: bytes a block may have if asked for
 
 TILES_AT_ONCE = 3
 """Tiles that one GPU computes at once, one of them copied in and one out.
@@ -79,6 +80,9 @@ class Device(Protocol):
 
     def free_bytes(self) -> int:
         """Bytes of memory that can still be had."""
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a block may have."""
 
     def send(self, source: Buffer, other: Device, target: Buffer) -> None:
         """Copy an array to one of another device, after all and before all else; does not wait."""
@@ -182,6 +186,12 @@ class CupyDevice:
         with self.active():
             free, _ = self._cupy.cuda.Device().mem_info
             return int(free + self._cupy.get_default_memory_pool().free_bytes())
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a block may have."""
+        runtime = self._cupy.cuda.runtime
+        number = runtime.getDevice() if self._number is None else self._number
+        return int(runtime.deviceGetAttribute(MOST_SHARED, number))
 
     def send(self, source: Buffer, other: Device, target: Buffer) -> None:
         """Copy an array to one of another device, after all and before all else; does not wait."""

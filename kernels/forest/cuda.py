@@ -57,26 +57,31 @@ class Squares:
     """Rows of a column that one thread holds."""
     capacity: int = 464
     """Edges and roots that a warp lists in shared memory; further edges take more time."""
-    wide_capacity: int = 248
-    """The same for keys of 8 bytes: the most that fits the 64 KiB of a Turing."""
 
     @property
     def threads(self) -> int:
         """Threads per block."""
         return self.side**2 // self.rows
 
-    def edges_per_warp(self, key_bytes: int) -> int:
-        """Return the number of edges and roots that a warp lists in shared memory."""
-        return self.capacity if key_bytes == 4 else self.wide_capacity
+    def edges_per_warp(self, key_bytes: int, most: int) -> int:
+        """Return how many edges and roots a warp lists, in a block of ``most`` bytes at most.
 
-    def shared_bytes(self, key_bytes: int) -> int:
-        """Return the bytes of shared memory per block: state, keys, words, marks and lists."""
-        lists = self.threads // 32 * self.edges_per_warp(key_bytes) + 8 * self.side + 4
+        With keys of 8 bytes, the 64 KiB of a Turing have room for 248.
+        """
+        left = most - self.shared_bytes(key_bytes, 0)
+        return min(self.capacity, left // (2 * self.threads // 32) // 8 * 8)
+
+    def shared_bytes(self, key_bytes: int, edges: int) -> int:
+        """Return the bytes of shared memory per block, with lists of some ``edges`` per warp.
+
+        They hold state, keys, words, marks and the lists.
+        """
+        lists = self.threads // 32 * edges + 8 * self.side + 4
         return 72 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + 2 * lists
 
-    def blocks_per_multiprocessor(self, key_bytes: int, registers: int) -> int:
+    def blocks_per_multiprocessor(self, shared: int, registers: int) -> int:
         """Return how many blocks fit a multiprocessor of 65,536 registers and 227 KiB at once."""
-        by_memory = 227 * 1024 // (self.shared_bytes(key_bytes) + 1024)
+        by_memory = 227 * 1024 // (shared + 1024)
         return max(1, min(65536 // (registers * self.threads), by_memory, 16))
 
 
@@ -220,6 +225,8 @@ def forest_on_device(
     bits = 8 * dtype.itemsize
     by_formula = find_weight(weight).formula is not None
     key = np.dtype(_key_type(dtype, by_formula))
+    edges_per_warp = squares.edges_per_warp(key.itemsize, device.shared_bytes())
+    shared = squares.shared_bytes(key.itemsize, edges_per_warp)
     defines = {
         "VALUE": value_type(dtype),
         "VALUE_BITS": bits,
@@ -228,8 +235,8 @@ def forest_on_device(
         "DIAGONAL": int(connectivity == 8),
         "SIDE": squares.side,
         "ROWS": squares.rows,
-        "CAPACITY": squares.edges_per_warp(key.itemsize),
-        "RESIDENT": squares.blocks_per_multiprocessor(key.itemsize, 40 if by_formula else 32),
+        "CAPACITY": edges_per_warp,
+        "RESIDENT": squares.blocks_per_multiprocessor(shared, 40 if by_formula else 32),
     }
     size, border = (scalar(np.int32, h), scalar(np.int32, w)), 2 * (h + w)
     count = -(-h // squares.side) * -(-w // squares.side)
@@ -257,7 +264,7 @@ def forest_on_device(
             *(scalar(np.int32, nodata is not None), mask, link, *edges, state, bins),
         ),
         defines=defines,
-        shared=squares.shared_bytes(key.itemsize),
+        shared=shared,
     )
     rounds = _Rounds(device, defines, edges, state)
     cells = scalar(np.int32, perimeter)

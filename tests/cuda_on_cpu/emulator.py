@@ -303,6 +303,10 @@ class Emulator:
         """This machine's memory."""
         return 2**62
 
+    def shared_bytes(self) -> int:
+        """What launch lets a block have."""
+        return MAX_SHARED
+
     def send(self, source: npt.NDArray[Any], other: Emulator, target: npt.NDArray[Any]) -> None:
         """Copy an array."""
         target[...] = source

@@ -25,7 +25,7 @@ Sides = tuple[bool, bool, bool, bool]
 INSIDE: Sides = (False, False, False, False)
 ALL_OPEN: Sides = (True, True, True, True)
 # A warp a square, so that much happens between squares, and lists that are soon full.
-SMALL = Squares(side=8, rows=2, capacity=72, wide_capacity=72)
+SMALL = Squares(side=8, rows=2, capacity=72)
 DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
@@ -261,10 +261,17 @@ def test_the_weight_is_that_of_scipy() -> None:
 
 
 def test_a_block_fits_every_supported_gpu() -> None:
-    for key_bytes in (4, 8):
-        assert SQUARES.shared_bytes(key_bytes) <= 64 * 1024  # of a Turing
-        assert SQUARES.threads <= 1024
-    resident = [SQUARES.blocks_per_multiprocessor(*case) for case in ((4, 32), (4, 40), (8, 32))]
+    turing, hopper = 64 * 1024, 227 * 1024
+    shared = {}
+    listed = {(4, turing): 464, (8, turing): 248, (4, hopper): 464, (8, hopper): 464}
+    for case, edges in listed.items():
+        assert SQUARES.edges_per_warp(*case) == edges
+        shared[case] = SQUARES.shared_bytes(case[0], edges)
+        assert shared[case] <= case[1]
+    assert SQUARES.threads <= 1024
+    narrow, wide = shared[4, hopper], shared[8, hopper]
+    cases = (narrow, 32), (narrow, 40), (wide, 32)
+    resident = [SQUARES.blocks_per_multiprocessor(*case) for case in cases]
     assert resident == [4, 3, 3]
 
 

@@ -72,9 +72,9 @@ class Squares:
         return min(self.capacity, left // (2 * self.threads // 32) // 8 * 8)
 
     def shared_bytes(self, key_bytes: int, edges: int) -> int:
-        """Return the bytes of shared memory per block, with lists of some ``edges`` per warp.
+        """Return the bytes of shared memory per block, whose warps list ``edges`` edges each.
 
-        They hold state, keys, words, marks and the lists.
+        Beside the lists it holds the state, keys, words and marks.
         """
         lists = self.threads // 32 * edges + 8 * self.side + 4
         return 72 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + 2 * lists

@@ -28,7 +28,7 @@ from orograph.plans.plan import (
     WORKER_BYTES,
     Plan,
 )
-from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
+from orograph.tiles.arguments import check_choice, check_dtype, check_outputs, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
@@ -63,7 +63,7 @@ def estimate_cost(
     else:
         model = check_choice("cost", cost, (*COSTS, EIKONAL))
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES)).itemsize
-    limit = _limit(memory_limit, threads)
+    limit = _limit(memory_limit, threads, gpus)
     if model == EIKONAL:
         check_outputs(outputs, ("cost",))
         if gpus is not None:
@@ -95,7 +95,7 @@ def estimate_walking_time(
     """Return the plan of `walking_time`."""
     model = check_choice("model", model, SLOPES)
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES[:2])).itemsize
-    limit = _limit(memory_limit, threads)
+    limit = _limit(memory_limit, threads, gpus)
     strengths = sources, source_cost, label
     on_gpus = gpus, connectivity
     return _estimate_model(
@@ -161,15 +161,20 @@ def estimate_hops(
     gpus: Gpus | None = None,
 ) -> Plan:
     """Return the plan of `hop_distance`; hops have 4 bytes a cell."""
-    limit = _limit(memory_limit, threads)
+    limit = _limit(memory_limit, threads, gpus)
     if gpus is not None:
         a_cell = gpu_bytes_a_cell("friction", HOPS_BYTES, 8, 1)
         return _estimate_on_gpus("hop_distance", grid, gpus, a_cell, 4, workers)
     return estimate_frontier("hop_distance", grid, 16, 4, 4, limit, workers, threads)
 
 
-def _limit(memory_limit: int | str | None, threads: int) -> int:
+def _limit(memory_limit: int | str | None, threads: int, gpus: Gpus | None) -> int:
     """Return the memory limit of the process that keeps tiles: the worker, or this process."""
+    if gpus is not None and memory_limit is not None:
+        raise InputError(
+            f"memory_limit: {shown(memory_limit)}; on GPUs tiles are kept in their memory, which "
+            "gpu_memory gives: leave it out"
+        )
     return limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
 
 

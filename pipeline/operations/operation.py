@@ -45,7 +45,8 @@ of a graph that is not a matrix, needs ``out``.
 PLAN = """Return the tasks, memory and disk that the run will take; nothing is started.
 
 Give the operation's own arguments, of which only the first is needed. A `RasterSpec` stands for a
-raster that does not exist yet. ``workers=0`` plans for threads of this process.
+raster that does not exist yet. ``workers=0`` plans for threads of this process. ``gpu_memory``, in
+bytes or as ``"80 GiB"``, plans for workers with a GPU of that memory each, where runs use them.
 """
 
 

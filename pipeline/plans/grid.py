@@ -71,14 +71,12 @@ class Gpus:
                 f"gpu_memory: {shown(memory)}; CUDA itself takes {size_of(GPU_CONTEXT_BYTES)}; "
                 "give more"
             )
+        of_tiles = int(SHARE_OF_TILES * free)
+        if not workers:
+            return cls(1, of_tiles, thread_count(), 0)
         client = current_client()
-        limit = memory_of_machine() // max(workers, 1)
-        return cls(
-            max(workers, 1),
-            int(SHARE_OF_TILES * free),
-            threads_a_gpu(workers, total) if workers else thread_count(),
-            0 if not workers else limit if client is None else memory_of_worker(client),
-        )
+        limit = memory_of_worker(client) if client else memory_of_machine() // workers
+        return cls(workers, of_tiles, threads_a_gpu(workers, total), limit)
 
     def context(self, tree: Quadtree, shard_level: int) -> RunContext:
         """Return the context of a run on these GPUs, as far as joining tiles depends on it."""

@@ -165,6 +165,8 @@ class Cancelled(OrographError):
     """
 
 
+PROBED_BYTES = 2**20
+"""More than what a library buffers before a write that fails."""
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
@@ -197,15 +199,46 @@ def report_missing(what: str, packages: str, extra: str = "vector") -> Iterator[
 
 
 @contextmanager
-def report_full_storage(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise `StorageFullError` if the system reports no space while ``path`` is written."""
+def report_full_storage(
+    path: str | os.PathLike[str], unfinished: Path | None = None
+) -> Iterator[None]:
+    """Raise `StorageFullError` if there is no space while ``path`` is written.
+
+    The system reports it, but libraries may not pass that on. ``unfinished`` is the file that such
+    a library writes; if the library fails, a few bytes are appended to that file to see whether
+    there is space.
+    """
     try:
         yield
-    except OSError as error:
-        reported = storage_error(error, path)
+    except OrographError:
+        raise
+    except Exception as error:
+        reported = storage_error(error, path) if isinstance(error, OSError) else error
+        if reported is error and unfinished is not None:
+            reported = _error_of_appending(unfinished, path) or error
         if reported is error:
             raise
         raise reported from error
+
+
+def _error_of_appending(unfinished: Path, path: str | os.PathLike[str]) -> OSError | None:
+    """Return the `StorageFullError` that appending to a file raises, if it does."""
+    try:
+        with open(unfinished, "ab") as file:
+            file.write(bytes(PROBED_BYTES))
+    except OSError as error:
+        reported = storage_error(error, path)
+        return reported if isinstance(reported, StorageFullError) else None
+    return None
+
+
+def unread_error(path: str | os.PathLike[str]) -> StorageFullError:
+    """Return the error for a file that is not as it was written, though no write has failed."""
+    return StorageFullError(
+        f"{path} does not read back as it was written; most often the device, a quota or a file "
+        f"size limit is full ({free_bytes(path)} bytes free on its file system): free some and "
+        "write it again"
+    )
 
 
 def free_bytes(path: str | os.PathLike[str]) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,52 @@ def new_file(path: Path) -> Iterator[Path]:
 
     It has the extension of ``path``, by which writers choose the format.
     """
-    temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.{path.name}")
+    temporary = _hidden(path)
     try:
-        with report_full_storage(path):
+        with report_full_storage(path, temporary):
             _try_to_create(temporary, path)
             yield temporary
         sync_file(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_files(path: Path, extensions: Sequence[str]) -> Iterator[Path]:
+    """Yield a path in a hidden folder next to ``path``; move what was written if all went well.
+
+    For a format of several files that differ in their extensions. ``path`` is the main one: readers
+    find none of them without it, so it is removed first and added last. A kill in between leaves
+    the old and the new files in the hidden folder; after an error the old ones are back.
+    """
+    folder = _hidden(path)
+    old = folder / "old"
+    try:
+        with report_full_storage(path, folder / path.name):
+            _try_to_create(folder, path)
+            old.mkdir(parents=True)
+            yield folder / path.name
+        written = [part for part in folder.iterdir() if part != old]
+        for part in written:
+            sync_file(part)
+        with ExitStack() as restore:
+            for extension in (path.suffix, *extensions):
+                before, kept = path.with_suffix(extension), old / f"old{extension}"
+                if os.path.lexists(before):
+                    os.replace(before, kept)
+                    restore.callback(os.replace, kept, before)
+            main = path.suffix.lower()
+            for part in sorted(written, key=lambda part: part.suffix == main):
+                os.replace(part, path if part.suffix == main else path.with_name(part.name))
+            restore.pop_all()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hidden(path: Path) -> Path:
+    """Return a hidden path next to ``path`` that no other thread uses."""
+    return path.with_name(f".{os.getpid()}-{threading.get_ident()}.{path.name}")
 
 
 def _try_to_create(temporary: Path, path: Path) -> None:

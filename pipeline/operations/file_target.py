@@ -76,7 +76,7 @@ class FileTarget:
             whole, named = (folder / f"{name}{self.suffix}" for name in (WHOLE, "named"))
             for left in (whole, named):  # by a run that was killed
                 left.unlink(missing_ok=True)
-            with report_full_storage(self.path):
+            with report_full_storage(self.path, whole):
                 self._convert(result, whole)
             sync_file(whole)
             if not make_link(whole, named):
@@ -94,8 +94,7 @@ class FileTarget:
     def write_layer(self, layer: VectorLayer, lease: Lease) -> None:
         """Write the layer that a run has made; ``lease`` is that of the file."""
         lease.check()
-        with report_full_storage(self.path):
-            write_layer(layer, self.path)
+        write_layer(layer, self.path)
 
     def is_written(self) -> bool:
         """Return whether a run wrote the file but ended before removing its temporary folder."""

@@ -17,9 +17,8 @@ from orograph.tiles.arguments import (
 )
 from orograph.tiles.errors import (
     InputError,
-    StorageFullError,
-    free_bytes,
     report_full_storage,
+    unread_error,
 )
 from orograph.tiles.extensions import GEOTIFF, check_extension
 from orograph.tiles.files import TEMPORARY, is_token, sync_file
@@ -241,11 +240,7 @@ def check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
     if whole:
         _check_place(raster.georeference, written.georeference)
     if not whole:
-        raise StorageFullError(
-            f"{path} does not read back as it was written; most often the device, a quota or a "
-            f"file size limit is full ({free_bytes(path)} bytes free on its file system): "
-            "free some and write it again"
-        )
+        raise unread_error(path)
 
 
 def _check_place(place: Georeference, written: Georeference) -> None:

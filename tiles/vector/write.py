@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from orograph.tiles.arguments import check_file
-from orograph.tiles.errors import InputError, report_missing
-from orograph.tiles.files import new_file
+from orograph.tiles.errors import InputError, OrographError, report_missing, unread_error
+from orograph.tiles.files import new_file, new_files
 
 if TYPE_CHECKING:
     from orograph.tiles.vector.layer import VectorLayer
 
 PARQUET = (".parquet", ".geoparquet")
 CSV = (".csv",)
-OF_PYOGRIO = (".gpkg", ".geojson", ".geojsonl", ".fgb", ".shp", ".gml")
+OF_PYOGRIO = {".gpkg": "GPKG", ".geojson": "GeoJSON", ".geojsonl": "GeoJSONSeq",
+              ".fgb": "FlatGeobuf", ".shp": "ESRI Shapefile", ".gml": "GML"}  # fmt: skip
+"""Drivers of GDAL by extension."""
+OF_SHAPEFILE = (".shx", ".dbf", ".prj", ".cpg", ".qix", ".sbn", ".sbx", ".qpj")
+"""Extensions of the files beside a ``.shp``, of which old ones must not stay beside a new one."""
+OPTIONS = {
+    ".fgb": {"SPATIAL_INDEX": "NO"},  # it would put the geometries into another order
+    ".gml": {"XSISCHEMA": "OFF"},  # another file
+}
 WITHOUT_INFINITY = (".geojson", ".geojsonl", ".shp", ".gml")
 """Formats that have no infinite numbers: they are left empty there."""
 GEOMETRY_TYPES = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
@@ -47,20 +58,52 @@ def write_layer(layer: VectorLayer, path: Path, name: str | None = None) -> None
 
     A CSV file has points as columns ``x`` and ``y``, other geometries as well-known text. In other
     formats the layer is called ``name``, by default as the file.
+
+    Raises
+    ------
+    InputError
+        If the format cannot hold the layer.
+    StorageFullError
+        If there is no space left. An older file is then unchanged.
     """
     suffix, name = path.suffix.lower(), name or path.stem
-    if suffix == ".shp":  # a name of several files
-        path.unlink(missing_ok=True)
-        _write_by_pyogrio(layer, path, name)
-        return
-    with new_file(path) as temporary:
-        if suffix in CSV:
-            pd.DataFrame(_with_text(layer)).to_csv(temporary, index=False)
-        elif suffix in PARQUET:
-            import_parquet("path")
-            layer.to_geodataframe().to_parquet(temporary, index=False)
-        else:
-            _write_by_pyogrio(layer, temporary, name)
+    try:
+        if suffix == ".shp":
+            with new_files(path, OF_SHAPEFILE) as temporary:
+                _write_by_pyogrio(layer, temporary, suffix, name)
+                _check_shapefile(temporary, len(layer), path)
+            return
+        with new_file(path) as temporary:
+            if suffix in CSV:
+                pd.DataFrame(_with_text(layer)).to_csv(temporary, index=False)
+            elif suffix in PARQUET:
+                import_parquet("path")
+                layer.to_geodataframe().to_parquet(temporary, index=False)
+            else:
+                with temporary.open("wb") as file:
+                    _write_by_pyogrio(layer, _Stream(file), suffix, name)
+    except OrographError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:  # of pyogrio and pyarrow
+        raise InputError(
+            f"path: {path} cannot hold the layer ({error}); convert the column or the geometries, "
+            "or use another format, such as .gpkg"
+        ) from error
+
+
+class _Stream(BytesIO):
+    """A file that pyogrio writes at once, by the system's own call.
+
+    GDAL keeps silent about a disk that is full when it closes a file.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file = file
+
+    def write(self, content: Any) -> int:
+        """Write the whole file."""
+        return self._file.write(content)
 
 
 def import_shapely(what: str) -> Any:
@@ -86,11 +129,10 @@ def import_parquet(what: str) -> Any:
     return geopandas
 
 
-def _write_by_pyogrio(layer: VectorLayer, path: Path, name: str) -> None:
+def _write_by_pyogrio(layer: VectorLayer, path: Path | BytesIO, suffix: str, name: str) -> None:
     from pyproj import CRS
     from shapely import get_type_id, to_wkb
 
-    suffix = path.suffix.lower()
     kinds = {int(kind) for kind in get_type_id(layer.geometry)} - {-1}
     kind = GEOMETRY_TYPES.get(kinds.pop(), "Unknown") if len(kinds) == 1 else "Unknown"
     values = [_writable(column) for column in layer.columns.values()]
@@ -98,19 +140,37 @@ def _write_by_pyogrio(layer: VectorLayer, path: Path, name: str) -> None:
         np.isinf(column) if suffix in WITHOUT_INFINITY and column.dtype.kind == "f" else None
         for column in values
     ]
-    import_pyogrio("to_file").raw.write(
-        path,
-        geometry=to_wkb(layer.geometry),
-        field_data=values,
-        field_mask=empty,
-        fields=np.array(list(layer.columns), object),
-        layer=name,
-        geometry_type=kind,
-        crs=None if layer.crs is None else CRS.from_user_input(layer.crs).to_wkt(),
-        encoding="UTF-8",
-        # its index would put the geometries into another order
-        **({"SPATIAL_INDEX": "NO"} if suffix == ".fgb" else {}),
-    )
+    write = import_pyogrio("to_file").raw.write
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "'crs' was not provided", UserWarning)
+        write(
+            path,
+            geometry=to_wkb(layer.geometry),
+            field_data=values,
+            field_mask=empty,
+            fields=np.array(list(layer.columns), object),
+            layer=name,
+            driver=OF_PYOGRIO[suffix],
+            geometry_type=kind,
+            crs=None if layer.crs is None else CRS.from_user_input(layer.crs).to_wkt(),
+            encoding="UTF-8",
+            **OPTIONS.get(suffix, {}),
+        )
+
+
+def _check_shapefile(temporary: Path, count: int, path: Path) -> None:
+    """Raise StorageFullError if files of a Shapefile end before the last of ``count`` records."""
+    parts = [temporary.with_suffix(suffix) for suffix in (".shp", ".shx", ".dbf")]
+    headers = []
+    for part in parts:
+        with part.open("rb") as file:
+            headers.append(file.read(100).ljust(100, b"\0"))
+    records, begin, size = struct.unpack("<IHH", headers[2][4:12])
+    words = int.from_bytes(headers[0][24:28], "big")
+    least = max(2 * words, 100), 100 + 8 * count, begin + records * size
+    ends = [part.stat().st_size for part in parts]
+    if records != count or any(end < size for end, size in zip(ends, least, strict=True)):
+        raise unread_error(path)
 
 
 def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

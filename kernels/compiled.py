@@ -1,10 +1,11 @@
 """The decorator of all compiled functions: ``numba.njit`` with a disk cache that is never stale.
 
-Numba compiles the functions that a function calls and the constants that it reads into it, but
-checks only the function's own file to decide whether its cache is valid. Here the names of the
-cached files contain a digest of all Python files of this folder and its subfolders, so a change of
-any of them invalidates the cache. A compiled function may therefore use functions and constants
-from other files of this folder, but none from outside it.
+Numba checks only a function's own file to decide whether its cache is valid, though it compiles
+functions and constants of other files into it. Here the names of the cached files contain the stamp
+of all these (`orograph.kernels.stamps`), and neither times of files nor numbers of lines. A
+compiled function may therefore use functions and constants from other files of this folder, but
+none from outside it. A comment invalidates nothing, and a cache is valid in any copy of the source
+that has the same path.
 
 Numba chooses the cache folder: ``NUMBA_CACHE_DIR``, else ``__pycache__`` beside the source, else
 the user's cache folder. If none is writable, functions are compiled in each process. So they are if
@@ -23,52 +24,71 @@ changes that.
 from __future__ import annotations
 
 import gc
-import hashlib
+import inspect
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import numba
+from numba import types
 from numba.core import caching, event
+
+from orograph.kernels.stamps import read_source, stamp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@cache
-def source_digest() -> str:
-    """Return a digest of Numba's version and of all Python files here; RuntimeError without any."""
-    folder = Path(__file__).parent
-    digest = hashlib.sha256(numba.__version__.encode())
-    files = sorted(folder.rglob("*.py"))
-    if not files:
-        raise RuntimeError(f"{folder} holds no source, as in a zip file")
-    for path in files:
-        for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes()):
-            digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:16]
-
-
 class _Files(caching.CompileResultCacheImpl):
-    """Numba's cache files of a function, with the digest in their names."""
+    """Numba's cache files of a function, with the stamp in their names."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        path = inspect.getfile(function)
+        self.stamp = stamp(path)
+        self.places = read_source(path).places
+        super().__init__(function)
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        line = self.locator.get_disambiguator()
         base = super().get_filename_base(fullname, abiflags)
-        self.older = base.replace(f"-{self.locator.get_disambiguator()}.", "-*.") + ".*"
-        return f"{base}.{source_digest()}"
+        self.older = base.replace(f"-{line}.", "-*.") + ".*"
+        place = self.places.get(int(line), line)  # comments move lines
+        return f"{base.replace(f'-{line}.', f'-{place}.')}.{self.stamp}"
 
 
 class _Cache(caching.FunctionCache):
-    """Cache of one function, which deletes damaged files and those of older digests.
+    """Cache of one function, which deletes damaged files and those of older stamps.
 
-    If it cannot be read or written, the function is compiled without it.
+    If it cannot be read or written, the function is compiled without it. It is opened at the first
+    call, as to look for folders and to read sources takes time.
     """
 
     _impl_class = _Files
+    _impl: _Files
+
+    _cache_path: str | None = None  # until it is opened
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def _opened(self) -> bool:
+        """Whether there is a cache; False if no folder is writable or no source can be read."""
+        try:
+            super().__init__(self._function)
+        except (OSError, RuntimeError):
+            return False
+        self._cache_file._source_stamp = self._impl.stamp  # Numba's own knows one file alone
+        return True
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        # Numba takes two classes of one name for the same, whatever the order of their fields.
+        return *super()._index_key(sig, codegen), _fields(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        if not self._opened:
+            return None
         try:
             found = super().load_overload(sig, target_context)
         except OSError as error:
@@ -83,12 +103,14 @@ class _Cache(caching.FunctionCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        if not self._opened:
+            return
         try:
             super().save_overload(sig, data)
         except OSError as error:
             self._leave_aside(error)
         else:
-            self._delete(self._impl.older, kept=source_digest())
+            self._delete(self._impl.older, kept=self._impl.stamp)
 
     def _delete(self, pattern: str, kept: str | None = None) -> None:
         """Delete the files of a pattern, except those whose names contain ``kept``."""
@@ -112,6 +134,16 @@ class _Cache(caching.FunctionCache):
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    """Return the fields of all named tuples among types."""
+    if isinstance(kind, types.Optional):
+        return _fields(kind.type)
+    if isinstance(kind, tuple | types.BaseTuple):
+        parts: Any = kind
+        return getattr(kind, "fields", ()), tuple(map(_fields, parts))
+    return ()
 
 
 _warned: list[str] = []  # the folder that was warned of
@@ -185,8 +217,7 @@ def compiled(
             "inline": "always" if single_call else "never",
         }
         dispatcher: Any = numba.njit(**options)(function)
-        with suppress(RuntimeError):  # no folder is writable
-            dispatcher._cache = _Cache(function)
+        dispatcher._cache = _Cache(function)
         return dispatcher
 
     return decorate if function is None else decorate(function)

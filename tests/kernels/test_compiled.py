@@ -6,7 +6,9 @@ Everything runs on a copy of the folders, in processes of their own.
 from __future__ import annotations
 
 import gc
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +90,136 @@ def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
 
 @pytest.mark.parametrize("place", ["", "deeper/"])
 def test_callee_in_another_file_is_never_stale(copy: Copy, place: str) -> None:
-    head = "from orograph.kernels.compiled import compiled\n"
     module = f"orograph.kernels.{place.replace('/', '.')}callee"
-    copy.write(f"{place}callee.py", f"{head}@compiled\ndef inner(x):\n    return x + 1\n")
+    copy.write(f"{place}callee.py", f"{HEAD}@compiled\ndef inner(x):\n    return x + 1\n")
     copy.write(
         "caller.py",
-        f"{head}from {module} import inner\n@compiled\ndef outer(x):\n    return 10 * inner(x)\n",
+        f"{HEAD}from {module} import inner\n@compiled\ndef outer(x):\n    return 10 * inner(x)\n",
     )
     code = "from orograph.kernels.caller import outer; print(outer(1))"
     assert copy.run(code) == "20"
     copy.replace(f"{place}callee.py", "x + 1", "x + 2")
     assert copy.run(code) == "30"
+
+
+HEAD = "from orograph.kernels.compiled import compiled\n"
+CALL = "from orograph.kernels.caller import outer; print(outer(1))"
+
+
+@pytest.fixture
+def chain(copy: Copy) -> Copy:
+    """Return a copy with a function that takes a constant from three imports away; `CALL` it."""
+    copy.write("far/__init__.py", '"""Constants."""\n')
+    copy.write("far/constant.py", "ADDED = 1\n")
+    copy.write("third.py", "from orograph.kernels.far import constant\nADDED = constant.ADDED\n")
+    copy.write("second.py", f"{HEAD}import orograph.kernels.third as t\n\nN = t.ADDED\n{SECOND}")
+    copy.write("caller.py", f"{HEAD}from orograph.kernels.second import inner\n{CALLER}")
+    copy.write("other.py", f"{HEAD}\n@compiled\ndef other(x):\n    return x\n")
+    return copy
+
+
+SECOND = """
+@compiled
+def inner(x):
+    return x + N
+"""
+CALLER = """
+@compiled
+def outer(x):
+    return 10 * inner(x)
+"""
+
+
+def test_a_constant_of_three_imports_away_is_never_stale(chain: Copy) -> None:
+    assert chain.run(CALL) == "20"
+    chain.replace("far/constant.py", "1", "2")
+    assert chain.run(CALL) == "30"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        pytest.param("caller.py", "\n\n@", "\n# why\n\n@", id="a comment above a function"),
+        pytest.param("second.py", "):\n", '):\n    """Add."""\n', id="a docstring"),
+        pytest.param("third.py", "from", '"""Constants."""\nfrom', id="a docstring of a module"),
+        pytest.param("far/constant.py", "1\n", '1\n"""Added."""\n', id="one of a constant"),
+        pytest.param("other.py", "return x", "return x + 1", id="a function of no concern"),
+        pytest.param("caller.py", "", "", id="no change, of another time"),
+    ],
+)
+def test_what_changes_no_code_of_a_function_compiles_nothing(
+    chain: Copy, name: str, old: str, new: str
+) -> None:
+    assert chain.run(CALL) == "20"
+    before = chain.cached()
+    assert before
+    chain.write(name, (chain.kernels / name).read_text().replace(old, new, 1))
+    for path in chain.kernels.rglob("*.py"):  # as in a clone
+        os.utime(path, (1e9, 1e9))
+    assert chain.run(CALL) == "20"
+    assert chain.cached() == before
+
+
+STAMPS = """
+import os
+from orograph.kernels.stamps import FOLDER, stamp
+for name in ("relax/edge_costs.py", "forest/weigh.py", "label/runs.py"):
+    print(stamp(os.path.join(FOLDER, name)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "dependant"), [("relax/models/tobler.py", 0), ("forest/weights/mean.py", 1)]
+)
+def test_formulas_found_by_name_are_of_the_stamps_of_what_calls_them(
+    copy: Copy, changed: str, dependant: int
+) -> None:
+    def stamps_after(change: Callable[[], Any]) -> list[str]:
+        change()
+        return copy.run(STAMPS).splitlines()
+
+    path = copy.kernels / changed
+    stamps = [stamps_after(lambda: None)]
+    stamps.append(stamps_after(lambda: path.write_text(f"{path.read_text()}\nMORE = 1\n")))
+    stamps.append(stamps_after(path.unlink))
+    stamps.append(stamps_after(path.with_name("further.py").touch))
+    for place, versions in enumerate(zip(*stamps, strict=True)):
+        assert len(set(versions)) == (len(stamps) if place == dependant else 1)
+
+
+CHANGE = """
+from pathlib import Path
+from orograph.kernels.caller import outer
+import orograph.kernels.{module} as changed
+path = Path(changed.__file__)
+path.write_text(path.read_text().replace("{old}", "{new}"))
+print(outer(1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "after"),
+    [("caller", "10 *", "20 *", "40"), ("far.constant", "1", "2", "30")],
+)
+def test_code_is_not_kept_as_that_of_a_file_that_has_changed_since_it_was_imported(
+    chain: Copy, module: str, old: str, new: str, after: str
+) -> None:
+    """A session goes on with what it imported, while someone edits or updates the package."""
+    assert chain.run(CHANGE.format(module=module, old=old, new=new)) == "20"
+    assert chain.run(CALL) == after
+
+
+def test_named_tuples_of_other_fields_are_other_arguments(copy: Copy) -> None:
+    """The function's file does not import the class of what it is called with."""
+    copy.write("pair.py", "from collections import namedtuple\nPair = namedtuple('Pair', 'a b')\n")
+    copy.write("caller.py", f"{HEAD}\n@compiled\ndef outer(pair):\n    return pair[0].a\n")
+    code = (
+        "from orograph.kernels.caller import outer\nfrom orograph.kernels.pair import Pair\n"
+        "print(outer((Pair(b=1, a=2), 3)))"
+    )
+    assert copy.run(code) == "2"
+    copy.replace("pair.py", "'a b'", "'b a'")
+    assert copy.run(code) == "2"
 
 
 @pytest.mark.long
@@ -109,7 +230,6 @@ def test_blocks_are_right_after_their_leaves_change(copy: Copy) -> None:
     assert copy.run(ELIMINATE) == expected
 
 
-HEAD = "from orograph.kernels.compiled import compiled\n"
 HALF = "from orograph.kernels.some import half; print(half(3.0), half(3))"
 
 

@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 OLDEST := build/oldest
-.PHONY: help test test-all test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
+.PHONY: help test test-all test-costs test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
 	demo format clean
 
 help: ## this list
@@ -45,6 +45,10 @@ types: $(INSTALLED) ## mypy --strict on the installed wheel
 # clusters wait much. In order: the last files are short, so all processes end at about one time.
 pytest: $(IMPORTED) ## the tests, among them those of docs, kernels and the wheel
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
+
+test-costs: export PYTEST_PLUGINS := costs
+test-costs: export PYTHONPATH := tests
+test-costs: pytest ## the tests, and the seconds of the processor by file and by what they go to
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)

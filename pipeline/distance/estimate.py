@@ -17,10 +17,11 @@ from orograph.distance.problem import gpu_bytes_a_cell
 from orograph.eikonal.job import EIKONAL
 from orograph.engines.frontier.field import cells_on_gpu, join_tiles
 from orograph.engines.parts import side_of_parts, threads_on
+from orograph.engines.tile_states import bytes_at_work
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import MODELS
-from orograph.plans.grid import Gpus, Grid, limit_of_process, limit_of_worker
+from orograph.plans.grid import Gpus, Grid, limit_of_process, limit_of_worker, room_to_keep
 from orograph.plans.plan import (
     CLIENT_BYTES,
     GPU_CONTEXT_BYTES,
@@ -227,8 +228,9 @@ def estimate_frontier(
     """Return the plan of a frontier run in the best case: each tile is visited once.
 
     A worker keeps the states of tiles, ``state`` bytes a cell, in up to half of the memory it may
-    use, and puts what is more on disk: more memory saves reading and is not needed. Tiles are
-    joined as workers join them, or ``threads`` of one process where there are none.
+    use, and in no more than the run leaves of what it may use before Dask pauses it. It puts what
+    is more on disk: more memory saves reading and is not needed. Tiles are joined as workers join
+    them, or ``threads`` of one process where there are none.
     """
     nothing: Any = None  # no run, so no result: it would lie in a store
     context = RunContext(
@@ -241,15 +243,17 @@ def estimate_frontier(
     borders = tree.count(0) * 4 * tree.tile * 8
     # a tile's home is that of its shard
     states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * state
-    kept = min(limit // 2, states)
-    reading = 2 * grid.dtype.itemsize + 24
     # of one process, which does one task more while a shard is written
     at_once = min(threads + 1, tree.count(0))
-    working = tile_cells * (reading + state) * at_once
-    working += grid.shard_cells * 3 * itemsize * min(at_once, grid.shards)
-    if kept == states:
+    read = grid.dtype.itemsize
+    working = at_once * bytes_at_work(tile_cells, state, read, 0, 0)
+    working += min(at_once, grid.shards) * bytes_at_work(0, 0, 0, grid.shard_cells, itemsize)
+    idle = WORKER_BYTES + min(LIMIT_BYTES, grid.cells * grid.dtype.itemsize)
+    kept = limit // 2 if threads else room_to_keep(limit, idle + working)
+    if kept >= states:
         # that of the tile that is visited is among them, and writing gives back more than it takes
-        working = tile_cells * reading * min(max(threads, 1), tree.count(0))
+        kept = states
+        working = min(max(threads, 1), tree.count(0)) * bytes_at_work(tile_cells, 0, read, 0, 0)
     return Plan(
         operation=operation,
         shape=grid.shape,
@@ -257,10 +261,7 @@ def estimate_frontier(
         shard=grid.layout.shard,
         tiles=tree.count(0),
         tasks=2 * grid.shards,
-        memory_per_worker=WORKER_BYTES
-        + min(LIMIT_BYTES, grid.cells * grid.dtype.itemsize)
-        + working
-        + kept,
+        memory_per_worker=idle + working + kept,
         memory_client=CLIENT_BYTES + 2 * borders,
         bytes_read=grid.cells * grid.dtype.itemsize,
         bytes_written=grid.cells * written,

@@ -1,9 +1,11 @@
 """Cache of tile states on a worker between visits; the least recently used go to disk.
 
 A state that has to go is packed and spilled to the run's checkpoints; so a run needs no more memory
-than it is given, and less of it only means more reading. Others are saved there now and then, so
-that not all is lost if all processes are killed. A worker that is closed, but not killed, saves
-what it has before it ends.
+than it is given, and less of it only means more reading. States take what the run leaves of the
+share of a worker's memory beyond which Dask pauses it; a worker that is paused all the same puts
+all of them on disk, and keeps fewer from then on. Others are saved there now and then, so that not
+all is lost if all processes are killed. A worker that is closed, but not killed, saves what it has
+before it ends.
 
 A state is no more than a cache. Values only ever improve and each is that of a real path, so any
 older state is a valid start, and a tile whose state is lost is rebuilt from its sources and its
@@ -25,14 +27,19 @@ from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
+import psutil
+
 from orograph.engines.parts import parts_of, read_parts
 from orograph.execution.context import RunContext
+from orograph.execution.workers import return_freed_memory
 from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 from orograph.tiles.system import memory_limit
 
 Tile = tuple[int, int]
@@ -47,6 +54,8 @@ MOST_SECONDS_A_BYTE = 1e-8
 """So that one that met a slow moment does not keep others from being saved."""
 SECONDS_AT_END = 10.0
 """For which a worker that is closed may save states."""
+MILLISECONDS_BETWEEN_LOOKS = 500
+"""At whether Dask has paused the worker."""
 PLUGIN = "orograph-states"
 
 State = TypeVar("State")
@@ -91,7 +100,7 @@ class TileProblem(Protocol[State, Packed]):
         """Return the bytes of memory that a state occupies."""
 
     def memory(self) -> int | None:
-        """Return the bytes that all states may use; None: half of the worker's memory."""
+        """Return the bytes that all states may use; None: see `room_for_states`."""
 
 
 class OnBackend(Protocol):
@@ -148,9 +157,9 @@ def _bytes_of(values: Iterable[Any]) -> int:
 
 
 class StateCache:
-    """Least-recently-used cache of tile states, limited in bytes."""
+    """Least-recently-used cache of tile states, limited in bytes; None: not limited yet."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self._states: OrderedDict[Tile, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
@@ -161,7 +170,7 @@ class StateCache:
         self._seconds_left = 0.0
         self._seconds_a_byte = SECONDS_A_BYTE
         self.save: Callable[[Tile, object], None] | None = None
-        """Saves a state where it outlives the process; None where nothing does."""
+        """Saves a state; None before there is one."""
 
     def take(self, tile: Tile) -> Any:
         """Remove and return the state of a tile; None if it is not there."""
@@ -178,7 +187,7 @@ class StateCache:
         with self._lock:
             self._states[tile] = state, size
             self._bytes += size
-            while self._bytes > self.limit and self._states:
+            while self.limit is not None and self._bytes > self.limit and self._states:
                 oldest, (other, freed) = self._states.popitem(last=False)
                 self._bytes -= freed
                 out.append((oldest, other))
@@ -231,6 +240,18 @@ class StateCache:
             if time.monotonic() >= deadline:
                 return
             self._save(tile)
+
+    def put_aside(self) -> None:
+        """Save all states and drop them; keep half as many bytes of them from now on."""
+        with self._lock:
+            if not self._states or self.save is None:
+                return
+            self.limit = self._bytes // 2
+            tiles = list(self._states)
+        for tile in tiles:
+            state = self.take(tile)
+            if state is not None:
+                self.save(tile, state)
 
     def _save(self, tile: Tile) -> float:
         """Save the state of a tile if it is cached; return the seconds it took."""
@@ -292,7 +313,23 @@ class TileStates:
 
     def keep(self, tile: Tile, state: object) -> None:
         """Return a state to the cache; move the states that no longer fit to disk."""
-        self.cache.put(tile, state, self.problem.size(state), self._spill)
+        cache, size = self.cache, self.problem.size(state)
+        if cache.save is None:
+            cache.save = partial(self._spill, compressed=False)
+            if cache.limit is None:
+                cache.limit = room_for_states(size, self._working(size))
+            attend_worker()
+        cache.put(tile, state, size, self._spill)
+
+    def _working(self, size: int) -> int:
+        """Return the bytes to work on a tile whose state has ``size`` bytes, and to write it."""
+        tree = self.context.quadtree
+        tile, shard = (tree.window(Node(level, 0)).size for level in (0, self.context.shard_level))
+        itemsize = sum(raster.bytes_per_cell for raster in self.rasters)
+        written = sum(np.dtype(v.dtype).itemsize for v in getattr(self.problem, "outputs", ()))
+        return min(LIMIT_BYTES, tree.window(tree.root).size * itemsize) + bytes_at_work(
+            tile, size / tile, itemsize, shard, written
+        )
 
     def save_some(self, settled: Mapping[Tile, int], seconds: float) -> None:
         """Save states of visited tiles, spending at most the share `SAVING` of visit time.
@@ -301,11 +338,7 @@ class TileStates:
         """
         if self.context.checkpoints.lasting:
             half = {tile: self.place(tile).window.size // 2 for tile in settled}
-            cache = self.cache
-            if cache.save is None:
-                cache.save = partial(self._spill, compressed=False)
-                save_at_end()
-            cache.save_some(settled, seconds, half.__getitem__)
+            self.cache.save_some(settled, seconds, half.__getitem__)
 
     def drop(self, tile: Tile) -> None:
         """Delete the saved state of a tile from disk."""
@@ -354,8 +387,7 @@ def cache_of(token: str, limit: Callable[[], int | None] = lambda: None) -> Stat
     """Return the state cache of a run in this process, creating it with ``limit()`` bytes."""
     with _lock:
         if token not in _caches:
-            own = limit()
-            _caches[token] = StateCache(_limit() if own is None else own)
+            _caches[token] = StateCache(limit())
         return _caches[token]
 
 
@@ -365,22 +397,43 @@ def forget(token: str) -> None:
         _caches.pop(token, None)
 
 
-def save_at_end() -> None:
-    """Register a plugin that saves all states when the current Dask worker closes."""
+def attend_worker() -> None:
+    """Register a plugin that saves states when this Dask worker is paused, or closes."""
     if "distributed" not in sys.modules:  # slow to import, and there in every worker
         return
-    from distributed import Worker, WorkerPlugin, get_worker
+    from distributed import Status, Worker, WorkerPlugin, get_worker
+    from tornado.ioloop import PeriodicCallback
 
     class SaveStates(WorkerPlugin):
-        """Dask plugin that saves this process's tile states when the worker closes."""
+        """Dask plugin that puts tile states on disk when the worker is paused, or closes."""
+
+        async def setup(self, worker: Worker) -> None:
+            self._worker = worker
+            self._looking = PeriodicCallback(self._look, MILLISECONDS_BETWEEN_LOOKS)
+            self._looking.start()
+
+        async def _look(self) -> None:
+            if self._worker.status is Status.paused:
+                await asyncio.to_thread(put_all_aside)
 
         async def teardown(self, worker: Worker) -> None:
+            self._looking.stop()
             await asyncio.to_thread(save_all_states)
 
     with suppress(ValueError):  # not in a worker
         worker: Any = get_worker()
         if PLUGIN not in worker.plugins:
             worker.loop.add_callback(worker.plugin_add, SaveStates(), PLUGIN)
+
+
+def put_all_aside() -> None:
+    """Put the tile states of all runs in this process on disk, and return their memory."""
+    with _lock:
+        caches = list(_caches.values())
+    for cache in caches:
+        with suppress(OSError, OrographError):  # of a run that has ended the folder is gone
+            cache.put_aside()
+    return_freed_memory()
 
 
 def save_all_states() -> None:
@@ -393,12 +446,32 @@ def save_all_states() -> None:
             cache.save_all(deadline)
 
 
-def _limit() -> int:
-    """Return half of the worker's memory limit; without one, of what this process may use."""
-    limit = None
+def bytes_at_work(tile: int, state: float, itemsize: int, shard: int, written: int) -> int:
+    """Return the bytes a worker needs to work on a tile and to write a shard.
+
+    ``tile`` and ``shard`` are their cells; ``state``, ``itemsize`` and ``written`` are the bytes of
+    a cell in a state, in the rasters that are read, and in those that are written.
+    """
+    return int(tile * (2 * itemsize + 24 + state) + shard * 3 * written)
+
+
+def room_for_states(size: int, working: int) -> int:
+    """Return the bytes that the states of a run may use in this process.
+
+    They are half of the memory limit of the worker, or less: what its process holds now, with a
+    state of ``size`` bytes, and the ``working`` bytes of each of its threads must not pass the
+    share at which Dask pauses it. Without a limit, half of the memory of this process.
+    """
     if "distributed" in sys.modules:  # slow to import, and there in every worker
         from distributed import get_worker
 
-        with suppress(ValueError):
-            limit = get_worker().memory_manager.memory_limit
-    return int((limit or memory_limit()) * 0.5)
+        with suppress(ValueError):  # not in a worker
+            worker: Any = get_worker()
+            manager = worker.memory_manager
+            if limit := manager.memory_limit:
+                return_freed_memory()
+                held = psutil.Process().memory_info().rss - size
+                left = (manager.memory_pause_fraction or 1.0) * limit - held
+                room = left - worker.state.nthreads * working
+                return int(min(max(room, 0), limit / 2))
+    return memory_limit() // 2

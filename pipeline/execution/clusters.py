@@ -415,6 +415,13 @@ def memory_of_worker(client: Client | None) -> int:
     return MEMORY_LIMIT // CPU_COUNT
 
 
+def pause_share() -> float:
+    """Return the share of its memory limit beyond which Dask pauses a worker; 1: it does not."""
+    from dask import config
+
+    return float(config.get("distributed.worker.memory.pause", None) or 1.0)
+
+
 def memory_of_machine() -> int:
     """Return the memory of this machine in bytes, or the limit of this process if it is smaller."""
     return memory_limit()

@@ -86,7 +86,7 @@ def _ask(name: str) -> Any:
     if witness is not None:
         *rest, options = witness
         plain = tuple(rest)
-        host, trouble = ("", "") if plain in seen else make_look(options)(plain)
+        host, trouble = ("", "") if plain in seen else make_look(options)(plain, worker)
         if trouble:
             raise RunError(f"the worker {worker.address} on {host} {trouble}")
     kept = ask(name)

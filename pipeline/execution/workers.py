@@ -31,6 +31,8 @@ SECONDS_TO_FORGET_TURNS = 5.0  # of a run that has said nothing
 TRIM_THRESHOLD_OF_DASK = "65536"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 MOST_BYTES_KEPT = 2**28
+LIMIT_OVER_KEPT = 16
+"""A worker keeps at most its memory limit, divided by this, of freed memory."""
 MOST_BYTES_OF_AN_ARRAY = 2**26
 """Larger ones are given back to the system when they are freed."""
 
@@ -76,7 +78,7 @@ def make_look(
     their code, so that workers without orograph, or with another version, can call it.
     """
 
-    def look(witness: tuple[str, str | None, str, str]) -> tuple[str, str]:
+    def look(witness: tuple[str, str | None, str, str], dask_worker: Any = None) -> tuple[str, str]:
         import socket
 
         version, folder, token, key = witness
@@ -110,7 +112,7 @@ def make_look(
         from orograph.execution import workers
 
         workers.seen.add((version, folder, token, key))
-        workers.keep_freed_memory()
+        workers.keep_freed_memory(dask_worker and dask_worker.memory_manager.memory_limit)
         return host, ""
 
     return look
@@ -238,8 +240,10 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
     return roll_call
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory(limit: int | None = None) -> None:
     """Let this worker keep freed memory for the next arrays, unless its user has said otherwise.
+
+    It keeps less where its memory has a small ``limit``.
 
     By Dask's default a worker returns it to the system at once, which then has to clear the pages
     of each new array: a quarter to a half of the processor's time of runs that do little else.
@@ -248,8 +252,15 @@ def keep_freed_memory() -> None:
         return
     with suppress(AttributeError, OSError, TypeError):  # it is one of glibc
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_TRIM_THRESHOLD, MOST_BYTES_KEPT)
+        most = min(MOST_BYTES_KEPT, (limit or math.inf) // LIMIT_OVER_KEPT)
+        mallopt(M_TRIM_THRESHOLD, int(most))
         mallopt(M_MMAP_THRESHOLD, MOST_BYTES_OF_AN_ARRAY)
+
+
+def return_freed_memory() -> None:
+    """Return the memory that this process has freed and keeps to the system."""
+    with suppress(AttributeError, OSError, TypeError):  # it is one of glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def keep_log_short() -> None:

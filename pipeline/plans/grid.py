@@ -14,6 +14,7 @@ from orograph.execution.clusters import (
     current_client,
     memory_of_machine,
     memory_of_worker,
+    pause_share,
     threads_a_gpu,
 )
 from orograph.execution.context import RunContext
@@ -247,6 +248,15 @@ def limit_of_worker(memory_limit: int | str | None) -> int:
     if memory_limit is None:
         return memory_of_worker(current_client())
     return bytes_of("memory_limit", memory_limit)
+
+
+def room_to_keep(limit: int, needed: int) -> int:
+    """Return the bytes that a worker keeps by choice, of a limit of which it needs some.
+
+    That is half of its limit, or what it does not need of the share at which Dask pauses it; see
+    `orograph.engines.tile_states.room_for_states`.
+    """
+    return max(min(limit // 2, int(pause_share() * limit) - needed), 0)
 
 
 def limit_of_process(memory_limit: int | str | None) -> int:

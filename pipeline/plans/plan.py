@@ -61,7 +61,8 @@ class Plan:
         Threads of a worker: 1 on CPUs.
     memory_kept
         The part of ``memory_per_worker`` (of ``memory_client``, without workers) that a worker of a
-        distance uses to keep tiles by choice, up to half of what it may use. It only needs the
+        distance uses to keep tiles by choice, up to half of what it may use, and no more than the
+        rest leaves of the share at which Dask pauses a worker (80 %). It only needs the
         rest: with less memory, tiles are written to disk and read again.
     memory_table
         The part of ``memory_client`` for the table of components, peaks or depressions, which is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orograph.components.estimate import estimate_components
-from orograph.plans.grid import Grid, limit_of_worker
+from orograph.plans.grid import Grid, limit_of_worker, room_to_keep
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.reachability.pairs import PAIRS_A_TASK
 from orograph.tiles.arguments import check_choice
@@ -35,13 +35,13 @@ def estimate_reach(
     states = grid.cells
     if pairs == 1:
         states = min(states, -(-grid.shards // workers) * grid.shard_cells)
-    kept = min(limit // 2, states * STATE_BYTES)
     worker = (
         WORKER_BYTES
         + min(LIMIT_BYTES, grid.cells * grid.dtype.itemsize)
         + grid.tile_cells * (2 * grid.dtype.itemsize + 48)
-        + kept
     )
+    kept = min(room_to_keep(limit, worker), states * STATE_BYTES)
+    worker += kept
     client, tasks = CLIENT_BYTES + 2 * borders, 2 * grid.shards
     read, checkpoints = grid.cells * grid.dtype.itemsize, grid.cells * 16
     if pairs > 1:

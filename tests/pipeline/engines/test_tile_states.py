@@ -7,9 +7,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
+import distributed
 import numpy as np
+import psutil
 import pytest
 from watched_raster import wait_until
 
@@ -188,3 +191,43 @@ def test_a_worker_that_ends_saves_no_longer_than_it_may() -> None:
     cache.save_all(math.inf)
     assert sorted(times) == [(0, n) for n in range(9)]  # each once, and what was not visited never
     assert [cache.take((0, n)) for n in range(10)] == list(range(10))
+
+
+def test_states_have_what_a_run_leaves_of_a_worker_before_dask_pauses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unit = 2**24
+
+    def room(limit: int | None, size: int, working: int, **of_worker: Any) -> int:
+        manager = SimpleNamespace(memory_limit=limit, memory_pause_fraction=of_worker["pause"])
+        state = SimpleNamespace(nthreads=of_worker.get("threads", 1))
+        worker = SimpleNamespace(memory_manager=manager, state=state)
+        monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+        return tile_states.room_for_states(size, working)
+
+    held = psutil.Process().memory_info().rss
+    limit = 2 * held
+    near = pytest.approx(0.8 * limit - held, abs=held / 8)
+    assert room(limit, 0, 0, pause=0.8) == near
+    assert room(limit, 0, 2 * unit, pause=0.8, threads=2) + 4 * unit == near
+    assert room(limit, unit, 0, pause=0.8) - unit == near
+    assert room(limit, 0, held, pause=0.8) == 0
+    assert room(limit, 0, 0, pause=False) == pytest.approx(limit / 2, rel=0.1)
+    assert room(16 * held, 0, 0, pause=0.8) == 8 * held  # no more than half
+    assert room(None, 0, 0, pause=0.8) == tile_states.memory_limit() // 2
+
+
+def test_a_worker_that_is_paused_puts_its_states_aside_and_keeps_fewer() -> None:
+    cache, saved = tile_states.cache_of("paused", lambda: 1000), []
+    try:
+        cache.save = lambda tile, state: saved.append(tile)
+        for n in range(10):
+            cache.put((0, n), n, 10, lambda tile, state: None)
+        tile_states.put_all_aside()
+        assert saved == [(0, n) for n in range(10)]
+        assert cache.take((0, 0)) is None
+        assert cache.limit == 50
+        tile_states.put_all_aside()  # nothing is left: nothing happens
+        assert cache.limit == 50
+    finally:
+        forget("paused")

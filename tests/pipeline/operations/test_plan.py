@@ -443,21 +443,25 @@ def test_floats_under_water_are_planned_by_the_cell_and_integers_by_the_pit() ->
     assert floats.bytes_checkpoints > integers.bytes_checkpoints + 0.4 * 24 * 8192**2 - 1e6
 
 
-def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
+def test_a_distance_keeps_tiles_in_what_it_leaves_of_a_worker() -> None:
     shape = 6144, 6144
     plans = {
         (limit, workers): og.cost_distance.plan(
             og.RasterSpec(shape), memory_limit=limit, workers=workers
         )
-        for limit in ("100 MiB", "8 GiB")
+        for limit in ("100 MiB", "1 GiB", "8 GiB")
         for workers in (1, 3)
     }
     kept = {key: plan.memory_kept for key, plan in plans.items()}
-    assert kept["100 MiB", 1] == kept["100 MiB", 3] == 50 * 2**20
+    # of a worker as small as this nothing is left before Dask pauses it
+    assert kept["100 MiB", 1] == kept["100 MiB", 3] == 0
+    tight = plans["1 GiB", 1]
+    assert 0 < tight.memory_kept < 2**29
+    assert tight.memory_per_worker == int(0.8 * 2**30)
     # distance and friction of all cells; three of nine shards for each of three workers
     assert kept["8 GiB", 1] == 6144 * 6144 * 16 == 3 * kept["8 GiB", 3]
     needed = [plan.memory_per_worker - plan.memory_kept for plan in plans.values()]
-    assert needed[0] == needed[1] >= needed[2] == needed[3]
+    assert needed[0] == needed[1] == needed[2] >= needed[4] == needed[5]
     assert "(576.0 MiB of it by choice)" in str(plans["8 GiB", 1])
 
 
@@ -592,8 +596,11 @@ def test_searches_between_more_pairs_begin_with_components() -> None:
     assert one.bytes_written == many.bytes_written == 0
     assert many.bytes_read == 2 * one.bytes_read
     assert many.tasks == og.connected_components.plan(og.RasterSpec(shape)).tasks + 8
-    small = og.st_connected.plan(og.RasterSpec(shape), memory_limit="100 MiB")
-    assert small.memory_kept == 50 * 2**20
+    for limit in (2**29, 2**30, 2**31):
+        small = og.st_connected.plan(og.RasterSpec(shape), memory_limit=limit)
+        needed = small.memory_per_worker - small.memory_kept
+        left = max(int(0.8 * limit) - needed, 0)
+        assert small.memory_kept == min(limit // 2, left, 25 * 10**6 * 24)
 
 
 SPEC = og.RasterSpec((9, 9))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from orograph.costs.places import PlaceRaster
-from orograph.execution.clusters import LateClient, check_client, current_client
+from orograph.execution.clusters import LateClient, check_client, current_client, pause_share
 from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
@@ -269,6 +269,30 @@ def too_many_shards(shape: tuple[int, int], shard: int, memory: int) -> str:
         f"{count(shard) * BYTES_A_SHARD / 2**30:.1f} GiB, more than half of the "
         f"{memory / 2**30:.1f} GiB of this machine; pass tile={USUAL_TILE}, shard={larger}, which "
         f"are {count(larger)} shards"
+    )
+
+
+def small_workers(planned: Mapping[str, int] | None, limit: int) -> str:
+    """Return a warning if workers have less memory than a run needs by its plan, else "".
+
+    ``planned`` has the bytes of a worker, and those that it keeps by choice; ``limit`` is the
+    smallest memory limit of a worker.
+
+    Examples
+    --------
+    >>> small_workers({"worker": 2**29, "kept": 2**28}, 2**30)
+    ''
+    >>> small_workers({"worker": 2**30, "kept": 0}, 2**30)[:51]
+    'client: its smallest worker may use 1024 MiB, of wh'
+    """
+    share = pause_share()
+    needed = 0 if planned is None else planned["worker"] - planned["kept"]
+    if needed <= share * limit:
+        return ""
+    return (
+        f"client: its smallest worker may use {limit / 2**20:.0f} MiB, of which Dask leaves tasks "
+        f"{share:.0%} before it pauses the worker, and the run needs {needed / 2**20:.0f} MiB; "
+        f"give workers {needed / share / 2**20:.0f} MiB each, or pass a smaller tile="
     )
 
 

@@ -166,7 +166,7 @@ class Run(Generic[T]):
         self._cancelled = cancelled
         self._client = client
         self._record = record or Record()
-        self._watch = Watch(client, self._record)
+        self._watch = Watch(client, self._record, cancelled.set)
         self._result: T | None = None
         self._error: BaseException | None = None
         self._latest = Progress(0, 0)

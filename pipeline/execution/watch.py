@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2.0
 PATIENCE = 10.0
+SECONDS_PAUSED = 60.0
+"""For which all workers may be paused, with nothing at work, before the run ends with an error."""
+DEAD_END = (
+    "all workers ({}) have been paused for {:g} s, and none has a task at work: their memory is "
+    "full, though what the run keeps was put on disk; give them more memory or take smaller tiles, "
+    "then resume=True continues the run"
+)
 SOME = 8
 """Workers that are looked at first: if one of them works, the others need not be."""
 
@@ -49,12 +56,15 @@ class Record:
         The most bytes that a worker has been seen to hold.
     gpu_memory
         Bytes that tiles may use on each GPU; 0 on CPUs, and until the run has begun.
+    dead_end
+        Why the run cannot go on, so that it was stopped; or nothing.
     """
 
     def __init__(self, planned: Planned = unplanned) -> None:
         self._planned = cache(planned)
         self.worker_memory = 0
         self.gpu_memory = 0
+        self.dead_end = ""
         self._seconds: dict[str, float] = {}
         self._current, self._since = "", 0.0
 
@@ -93,7 +103,11 @@ class Record:
 
     def memory(self, workers: int) -> dict[str, Any]:
         """Return the peaks and, as ``planned``, those of the plan, which may take memory itself."""
-        return {**self.peaks(), "planned": self._planned(workers, self.gpu_memory)}
+        return {**self.peaks(), "planned": self.planned(workers)}
+
+    def planned(self, workers: int) -> dict[str, int] | None:
+        """Return the bytes of the plan: of the client and a worker, and what the latter keeps."""
+        return self._planned(workers, self.gpu_memory)
 
 
 @contextmanager
@@ -117,14 +131,20 @@ class Watch:
     """Context manager that warns when no worker of a cluster can work.
 
     It warns once; ``trouble`` is kept up to date, and so is the memory of workers in ``record``.
+    When all have been paused for `SECONDS_PAUSED`, and none has a task at work, it calls ``stop``.
     Without a client it does nothing.
     """
 
     trouble = ""
     """Why the run waits, or nothing."""
 
-    def __init__(self, client: Client | None, record: Record | None = None) -> None:
-        self._client, self._record = client, record or Record()
+    def __init__(
+        self,
+        client: Client | None,
+        record: Record | None = None,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._client, self._record, self._stop = client, record or Record(), stop
         self._looking: Future[None] | None = None
 
     def __enter__(self) -> Watch:
@@ -141,6 +161,7 @@ class Watch:
 
     async def _look(self, client: Client, needed: Mapping[str, float]) -> None:
         well, warned = time.monotonic(), False
+        moved = well
         while True:
             with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
                 scheduler = cast("Any", client.scheduler)
@@ -152,8 +173,15 @@ class Watch:
                 if trouble and some["n_workers"] > SOME and not needed:
                     every = await scheduler.identity(n_workers=-1)
                     trouble = trouble_of(every["workers"])
+                    some = every
                 if not trouble:
                     well = time.monotonic()
+                if not trouble or not is_at_rest(some["workers"], needed):
+                    moved = time.monotonic()
+                if time.monotonic() - moved > SECONDS_PAUSED and not self._record.dead_end:
+                    count = some["n_workers"]
+                    self._record.dead_end = DEAD_END.format(count, SECONDS_PAUSED)
+                    self._stop()
                 waiting = time.monotonic() - well > PATIENCE
                 self.trouble = trouble if waiting else ""
                 if waiting and not warned:
@@ -163,6 +191,37 @@ class Watch:
                     # of a registry of its own: the next run that waits is to say so too
                     warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def is_at_rest(
+    workers: Mapping[str, Mapping[str, Any]], needed: Mapping[str, float] | None = None
+) -> bool:
+    """Return whether all workers that can do a task are paused, with none at work.
+
+    Examples
+    --------
+    >>> at_work = {"task_counts": {"executing": 1}}
+    >>> [is_at_rest({"tcp://a": {"status": "paused", "metrics": m}}) for m in ({}, at_work)]
+    [True, False]
+    """
+    able = _able(workers, needed)
+    return bool(able) and all(
+        worker["status"] == "paused"
+        and not worker.get("metrics", {}).get("task_counts", {}).get("executing", 0)
+        for worker in able
+    )
+
+
+def _able(
+    workers: Mapping[str, Mapping[str, Any]], needed: Mapping[str, float] | None
+) -> list[Mapping[str, Any]]:
+    """Return the workers that have the resources that a task takes."""
+    resources = (needed or {}).items()
+    return [
+        worker
+        for worker in workers.values()
+        if all(worker["resources"].get(name, 0) >= n for name, n in resources)
+    ]
 
 
 def _memory_of(worker: Mapping[str, Any]) -> int:
@@ -184,11 +243,7 @@ def trouble_of(
     >>> trouble_of({"tcp://b": {"status": "paused"}})[:46]
     'all workers (1) are paused: their memory is fu'
     """
-    states = [
-        worker["status"]
-        for worker in workers.values()
-        if all(worker["resources"].get(name, 0) >= n for name, n in (needed or {}).items())
-    ]
+    states = [worker["status"] for worker in _able(workers, needed)]
     if "running" in states:
         return ""
     if "paused" in states:

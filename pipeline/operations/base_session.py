@@ -6,7 +6,8 @@ import json
 import logging
 import time
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -18,7 +19,7 @@ from orograph.execution.settings import thread_count
 from orograph.execution.watch import Record, begin_phase
 from orograph.operations.job import Job
 from orograph.tiles.convert.icechunk_branch import REPOSITORY
-from orograph.tiles.errors import Cancelled, InputError
+from orograph.tiles.errors import Cancelled, InputError, RunError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -74,7 +75,7 @@ class Session(ABC, Generic[T]):
         place = "into memory" if out is None else f"to {out}"
         LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers, place)
         try:
-            with self._span():
+            with self._span(), self._dead_end():
                 begin_phase("checks")
                 found = self.work()
         except BaseException as error:
@@ -90,6 +91,16 @@ class Session(ABC, Generic[T]):
             self.close()
         LOG.info("%s is finished after %s", self.name, _since(begin))
         return found if self.job.spec.out is not None else self.job.like_input(found)
+
+    @contextmanager
+    def _dead_end(self) -> Iterator[None]:
+        """Raise RunError in place of Cancelled if the run was stopped as it could not go on."""
+        try:
+            yield
+        except Cancelled:
+            if self.record.dead_end:
+                raise RunError(self.record.dead_end) from None
+            raise
 
     def _span(self) -> AbstractContextManager[Any]:
         """Return a context in which tasks belong to a span of Dask named for the operation."""

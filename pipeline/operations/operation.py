@@ -253,7 +253,9 @@ def _planned(
     workers: int,
     gpu_memory: int,
 ) -> dict[str, int] | None:
-    """Return the planned bytes of the client and of a worker for a call, if there is a plan.
+    """Return the planned bytes of the client and a worker for a call, and those kept by choice.
+
+    None if there is no plan.
 
     ``gpu_memory`` is what tiles may use of each GPU; 0: CPUs do the work.
     """
@@ -266,7 +268,8 @@ def _planned(
         of_plan["gpu_memory"] = whole_gpu_memory(gpu_memory)
     with suppress(InputError, TypeError):  # not all that can run has a plan
         plan = operation.plan(*args, **of_plan, workers=workers)
-        return {"client": plan.memory_client, "worker": plan.memory_per_worker}
+        memory = {"client": plan.memory_client, "worker": plan.memory_per_worker}
+        return {**memory, "kept": plan.memory_kept}
     return None
 
 

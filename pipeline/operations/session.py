@@ -31,7 +31,13 @@ from orograph.execution.clusters import (
     threads_of_workers,
 )
 from orograph.execution.context import RunContext
-from orograph.execution.options import shard_level, task_level, too_many_shards, where_to_work
+from orograph.execution.options import (
+    shard_level,
+    small_workers,
+    task_level,
+    too_many_shards,
+    where_to_work,
+)
 from orograph.execution.run import Engine
 from orograph.execution.settings import setting, thread_count
 from orograph.execution.watch import Record, begin_phase
@@ -131,6 +137,8 @@ class StoredSession(Session[T]):
                 excess = too_many_shards(job.shape, job.layout.shard, memory_of_machine())
                 if excess:
                     warnings.warn(excess, RuntimeWarning, stacklevel=2)
+                if small := small_workers(record.planned(1), memory_of_worker(self.client)):
+                    warnings.warn(small, RuntimeWarning, stacklevel=2)
         except BaseException:
             self.close()
             raise

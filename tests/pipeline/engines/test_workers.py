@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from dask import config
 from dask.utils import key_split
 from distributed import Client, LocalCluster, SchedulerPlugin
 from distributed.core import Status
@@ -29,7 +30,8 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph.engines import executors, more_workers
+from orograph.distance.problem import Distance
+from orograph.engines import executors, more_workers, tile_states
 from orograph.engines.executors import executor
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.worker import visit_tiles
@@ -272,6 +274,81 @@ def test_a_run_whose_workers_are_all_paused_says_so_once(operation: str, tmp_pat
         run.result(timeout=500)
         assert not run.progress().waiting
         assert len(said(caught)) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("operation", ["cost", "forest", "all pairs"])
+def test_a_run_whose_workers_stay_paused_ends_with_an_error_and_can_go_on(
+    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def become(status: Status, dask_worker: Any) -> None:
+        dask_worker.status = status
+
+    monkeypatch.setattr(watch, "SECONDS_PAUSED", 0.5)
+    with in_process(2) as (_, client), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client.run(become, Status.paused)
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, verb="submit")
+        with pytest.raises(og.RunError, match=r"all workers \(2\) have been paused.*resume=True"):
+            run.result(timeout=500)
+        assert run.status == "failed"
+        assert "paused" in run.report()["error"]["message"]
+        client.run(become, Status.running)
+        found = OPERATIONS[operation](out=tmp_path / "out", client=client, resume=True)
+    assert not (tmp_path / "out.partial").exists()
+    assert found is not None
+
+
+def test_a_worker_that_dask_pauses_puts_tile_states_on_disk_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def become(status: Status, dask_worker: Any) -> None:
+        dask_worker.status = status
+
+    held, far = Event(), Event()
+    visit = Distance.visit
+
+    def hold(self: Any, state: Any, *arguments: Any) -> Any:
+        if state.place.window.x >= 16:
+            far.set()
+            assert held.wait(STALLED)
+        return visit(self, state, *arguments)
+
+    monkeypatch.setattr(Distance, "visit", hold)
+    monkeypatch.setattr(tile_states, "MILLISECONDS_BETWEEN_LOOKS", 10)
+    with in_process(1) as (_, client):
+        run = OPERATIONS["cost"](out=tmp_path / "out", client=client, verb="submit")
+        assert far.wait(STALLED)
+        (cache,) = (c for c in tile_states._caches.values() if c._states)
+        client.run(become, Status.paused)
+        wait_until(lambda: not cache._states, lambda: run.status == "running")
+        assert list(tmp_path.glob("out.partial/**/state-0/*"))
+        client.run(become, Status.running)
+        held.set()
+        found = run.result(timeout=500)
+    xr.testing.assert_identical(found.load(), OPERATIONS["cost"]())
+
+
+@pytest.mark.parametrize("limit", ["100 MiB", "100 GiB"])
+def test_workers_that_are_smaller_than_the_plan_are_told_at_the_start(
+    limit: str, tmp_path: Path
+) -> None:
+    local = LocalCluster(
+        n_workers=1, processes=False, dashboard_address=None, memory_limit=limit.replace(" ", "")
+    )
+    with (
+        config.set({f"distributed.worker.memory.{what}": False for what in ("target", "spill")}),
+        local,
+        Client(local, set_as_default=False) as client,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        run = OPERATIONS["cost"](out=tmp_path / "out", client=client, verb="submit")
+        told = [text for text in said(caught) if text.startswith("client: its smallest worker")]
+        run.cancel()
+        wait_until(lambda: run.status != "running")
+    assert len(told) == (limit == "100 MiB")
+    assert all("may use 100 MiB" in text and "smaller tile=" in text for text in told)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -106,6 +106,9 @@ def _outputs(folder: Path) -> list[Any]:
     ]
 
 
+CRS = kind(
+    *("", "x", "EPSG:99999", 5, -1, 1.5, True, NAN, [], {"proj": "x"}), optional=True, shows=False
+)
 OUT = Kind(_outputs, errors=("InputError", "StoreExistsError"))
 LAYER_OUT = Kind(
     lambda folder: [

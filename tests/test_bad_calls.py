@@ -46,6 +46,7 @@ EVERYWHERE = {
     "tile": bad.integer(1, 8192, optional=True),
     "shard": bad.integer(1, 2**27, optional=True),
     "out": bad.OUT,
+    "crs": bad.CRS,
     "overwrite": bad.FLAG,
     "resume": bad.FLAG,
     "takeover": bad.FLAG,
@@ -681,6 +682,7 @@ FUNCTIONS = {
                 shows=False,
                 also="|path",
             ),
+            "out": bad.LAYER_OUT,
         },
     ),
     "component_table": Function(
@@ -853,9 +855,9 @@ def _public_methods(kind: type) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("parameter", ["path", "overwrite"])
+@pytest.mark.parametrize("parameter", ["path", "crs", "overwrite"])
 def test_a_layer_is_not_written_to_what_is_no_file(parameter: str, nothing_begins: Path) -> None:
-    kind = {"path": bad.FILE, "overwrite": bad.FLAG}[parameter]
+    kind = {"path": bad.FILE, "crs": bad.CRS, "overwrite": bad.FLAG}[parameter]
     paths = og.LeastCostPaths([PATH])
     for value in kind.values(nothing_begins):
         given = {"path": "paths.gpkg", parameter: value}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
 
 RASTER_FILE = "Zarr store to write, or a file: .tif, .nc"
+LAYER_CRS = "CRS of the layer in the file, such as EPSG:4326 (default: its own)"
 VECTOR_FILE = "file to write: .gpkg, .geojson, .shp, .fgb, .parquet, .csv"
 
 
@@ -40,6 +41,7 @@ def add_distances(commands: Subcommands) -> None:
         "--all-touched", action="store_true", help="include all cells that areas touch"
     )
     path.add_argument("--out", help=f"{VECTOR_FILE} (a line for each cell)")
+    path.add_argument("--crs", help=LAYER_CRS)
     path.add_argument("--overwrite", action="store_true")
     path.set_defaults(command=_path)
 
@@ -63,10 +65,14 @@ def add_distances(commands: Subcommands) -> None:
 def _path(options: argparse.Namespace) -> None:
     out = None if options.out is None else Path(check_path("out", options.out))
     as_csv = out is not None and out.suffix.lower() == ".csv"
+    if options.crs is not None and (out is None or as_csv):
+        raise og.InputError(
+            f"crs: {options.crs} is for a vector file that out= names, such as .gpkg; leave it out"
+        )
     if out is not None and as_csv:
         check_table_target(out, options.overwrite)
     elif out is not None:
-        check_vector_target(out, options.overwrite)
+        check_vector_target(out, options.overwrite, crs=options.crs)
     points = points_of(options)
     paths = og.least_cost_path(
         options.result,
@@ -92,7 +98,7 @@ def _path(options: argparse.Namespace) -> None:
         ]
         write_table(out, ("path", "row", "column", "x", "y"), rows)
     else:
-        paths.to_file(out, overwrite=options.overwrite)
+        paths.to_file(out, crs=options.crs, overwrite=options.overwrite)
     print(f"{out}: {len(paths)} paths")
 
 

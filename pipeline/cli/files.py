@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.distances import RASTER_FILE, VECTOR_FILE, store_raster
+from orograph.cli.distances import LAYER_CRS, RASTER_FILE, VECTOR_FILE, store_raster
 from orograph.distance.arguments import COSTS, SLOPES
 from orograph.kernels.relax.models import NAMED
 from orograph.results.files import check_raster_target
@@ -40,9 +40,10 @@ def add_files(commands: Subcommands) -> None:
     write = commands.add_parser(
         "to_file", help="write a stored result to a file, in the format of its extension"
     )
-    write.add_argument("result", help="store of rasters or of a table, or raster file")
+    write.add_argument("result", help="store of rasters or of a table, or raster or vector file")
     write.add_argument("out", help=".tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv")
     write.add_argument("--variable", help="name of the raster, if there are several")
+    write.add_argument("--crs", help=LAYER_CRS)
     write.add_argument("--overwrite", action="store_true")
     write.set_defaults(command=_write)
 
@@ -65,12 +66,14 @@ def add_files(commands: Subcommands) -> None:
     lines.add_argument(
         "--window", type=int, nargs=4, metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"), default=None
     )
+    lines.add_argument("--crs", help=LAYER_CRS)
     lines.add_argument("--overwrite", action="store_true")
     lines.set_defaults(command=_lines)
 
     network = commands.add_parser("stream_lines", help="links of streams as lines in a vector file")
     network.add_argument("streams", help="store of 'orograph streams'")
     network.add_argument("out", help=VECTOR_FILE)
+    network.add_argument("--crs", help=LAYER_CRS)
     network.add_argument("--overwrite", action="store_true")
     network.set_defaults(command=_stream_lines)
 
@@ -151,7 +154,13 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _write(options: argparse.Namespace) -> None:
-    og.to_file(options.result, options.out, variable=options.variable, overwrite=options.overwrite)
+    og.to_file(
+        options.result,
+        options.out,
+        variable=options.variable,
+        crs=options.crs,
+        overwrite=options.overwrite,
+    )
     print(options.out)
 
 
@@ -167,14 +176,14 @@ def _lines(options: argparse.Namespace) -> None:
     check_vector_target(Path(check_path("out", options.out)), options.overwrite)
     window = None if options.window is None else tuple(options.window)
     lines = og.forest_lines(options.forest, window)
-    lines.to_file(options.out, overwrite=options.overwrite)
+    lines.to_file(options.out, crs=options.crs, overwrite=options.overwrite)
     print(f"{options.out}: {len(lines)} edges")
 
 
 def _stream_lines(options: argparse.Namespace) -> None:
-    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
-    lines = og.stream_lines(options.streams)
-    lines.to_file(options.out, overwrite=options.overwrite)
+    lines = og.stream_lines(
+        options.streams, out=options.out, crs=options.crs, overwrite=options.overwrite
+    )
     print(f"{options.out}: {len(lines)} links")
 
 

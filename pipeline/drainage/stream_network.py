@@ -21,6 +21,7 @@ from orograph.execution.run import ResultTable
 from orograph.flow.reading import FlowSweep, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, SINK, Codes
 from orograph.kernels.flow.streams import NONE, join_pieces, order_links, trace_pieces
+from orograph.results.tables import OF_LINKS
 from orograph.terrain.basin_tree import places_of
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.format.codec import stored
@@ -31,8 +32,6 @@ from orograph.tiles.store.create import Variable
 
 LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network, from 1"})
 ORDER = Variable("order", np.dtype(np.uint8), 0, {"long_name": "Strahler order of the stream"})
-OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
-"""Columns of the table of links."""
 
 
 @stored("stream-pieces")
@@ -101,6 +100,7 @@ class StreamNetwork:
 
     name = "streams"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(OF_LINKS, ("links",))
+    as_lines = "; stream_lines writes the links of a result as lines"
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

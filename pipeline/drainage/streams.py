@@ -10,17 +10,21 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
-from orograph.drainage.stream_network import OF_LINKS, StreamNetwork, StreamSweep
+from orograph.drainage.stream_network import StreamNetwork, StreamSweep
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.streams import compile_kernels
 from orograph.operations.operation import operation
+from orograph.results.tables import is_network, network_lines
 from orograph.tiles.arguments import check_number
-from orograph.tiles.errors import InputError, report_missing
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.storage import local_path
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.write import check_vector_target, import_shapely, write_layer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -134,13 +138,27 @@ def streams(
     return flow_job(problem, tuple(rasters), parameters, compile_kernels, spec, StreamSweep)
 
 
-def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
+def stream_lines(
+    streams: xr.Dataset | str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    crs: CRSLike | None = None,
+    overwrite: bool = False,
+) -> VectorLayer:
     """Return the links of a stream network as lines, with their columns.
 
     Parameters
     ----------
     streams : Dataset or path
         Result of `streams`, or the path of its store.
+    out : path, optional
+        Vector file to write in addition, in the format of its extension: ``.gpkg``, ``.geojson``,
+        ``.fgb``, ``.parquet``, ``.shp`` or ``.csv``.
+    crs : CRS, optional
+        CRS in which to write ``out``, such as ``"EPSG:4326"``; by default that of the network.
+        GeoJSON is always in longitude and latitude.
+    overwrite : bool
+        Replace ``out`` if it exists.
 
     Returns
     -------
@@ -153,7 +171,9 @@ def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
     Raises
     ------
     InputError
-        If the argument is not a stream network.
+        If the argument is not a stream network, or the file cannot be written.
+    StoreExistsError
+        If ``out`` exists and ``overwrite`` is False.
     OrographError
         If Shapely is not installed.
 
@@ -167,29 +187,16 @@ def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
        link  strahler                    geometry
     0     1         1  LINESTRING (1 1, 2 1, 3 1)
     """
-    with report_missing("stream_lines", "shapely"):
-        from shapely import linestrings
+    import_shapely("stream_lines")
     found = open_dataset(streams) if isinstance(streams, str | os.PathLike) else streams
-    needed = ("vertex_link", "vertex_y", "vertex_x", "downstream", "link")
-    if any(name not in getattr(found, "variables", ()) for name in needed):
+    if not is_network(found):
         raise InputError("streams: it has no links; give what streams has returned")
-    number = found["vertex_link"].values
-    vertices = np.stack([found["vertex_x"].values, found["vertex_y"].values], axis=1)
-    downstream = found["downstream"].values
-    links = np.arange(1, downstream.size + 1)
-    first = np.searchsorted(number, links)
-    flows = np.flatnonzero(downstream)
-    # each line ends with the first cell of the next one
-    at = np.append(first, number.size)[flows + 1]
-    number = np.insert(number, at, flows + 1)
-    vertices = np.insert(vertices, at, vertices[first[downstream[flows] - 1]], axis=0)
-    sizes = np.bincount(number, minlength=links.size + 1)[1:]
-    kept = np.flatnonzero(sizes > 1)
-    wide = (sizes > 1)[number - 1]
-    rank = np.cumsum(sizes > 1) - 1
-    lines = linestrings(vertices[wide], indices=rank[number[wide] - 1])
-    columns = {"link": links[kept]} | {
-        name: found[name].values[kept] for name in OF_LINKS if name in found.variables
-    }
-    place = open_raster(found["link"], argument="streams").georeference
-    return VectorLayer(np.asarray(lines, object), columns, place.map_crs)
+    spec = RunSpec(out=out, crs=crs, overwrite=overwrite)
+    if spec.storage is None:
+        return network_lines(found)
+    path = local_path(spec.storage, "out")
+    own = open_raster(found["link"], argument="streams").georeference.map_crs
+    check_vector_target(path, spec.overwrite, "out", crs, own)
+    lines = network_lines(found)
+    write_layer(lines, path, crs=crs)
+    return lines

@@ -13,9 +13,16 @@ from orograph.costs.places import PlaceRaster
 from orograph.execution.clusters import LateClient, check_client, current_client, pause_share
 from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
-from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
+from orograph.tiles.arguments import (
+    check_choice,
+    check_flag,
+    check_integer,
+    refuse_arguments,
+    shown,
+)
 from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import LAYERS, RESULTS, check_extension
+from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.object_options import use_storage_options
@@ -57,9 +64,13 @@ class LayerOptions(SearchOptions, total=False):
     out : path, optional
         Vector file to write in addition, in the format of its extension: ``.gpkg``, ``.geojson``,
         ``.fgb``, ``.parquet``, ``.shp`` or ``.csv``.
+    crs : CRS, optional
+        CRS in which to write ``out``, such as ``"EPSG:4326"``; by default that of the raster.
+        GeoJSON is always in longitude and latitude.
     """
 
     out: str | Path | None
+    crs: CRSLike | str | None
     overwrite: bool
     takeover: bool
 
@@ -118,6 +129,17 @@ class RunOptions(GraphOptions, total=False):
     shard: int | None
 
 
+class TableOptions(RunOptions, total=False):
+    """Options of runs on a raster whose result is a table of points or lines.
+
+    crs : CRS, optional
+        CRS in which to write a vector file ``out``, such as ``"EPSG:4326"``; by default that of the
+        raster. GeoJSON is always in longitude and latitude.
+    """
+
+    crs: CRSLike | str | None
+
+
 def option_help(options: type) -> dict[str, str]:
     """Return the docstring entry of each option in a class of options.
 
@@ -145,6 +167,7 @@ class RunSpec:
     tile: int | None = None
     shard: int | None = None
     out: Location | Repository | None = None
+    crs: CRSLike | str | None = None
     overwrite: bool = False
     resume: bool = False
     takeover: bool = False
@@ -173,6 +196,13 @@ class RunSpec:
             written = "a Zarr store, or a GeoTIFF, NetCDF, vector or CSV file"
             check_extension("out", storage, written, (*RESULTS, *LAYERS))
         object.__setattr__(self, "storage_options", None)
+        if self.crs is not None:
+            parse_crs(self.crs, "crs")
+            if Path(str(self.out)).suffix.lower() not in LAYERS:
+                raise InputError(
+                    f"crs: {shown(self.crs)} is for a vector file that out= writes, such as "
+                    ".gpkg; leave crs= out, or pass it to to_file"
+                )
         for name in ("overwrite", "resume", "takeover"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         if not (isinstance(self.detach, str) and self.detach):

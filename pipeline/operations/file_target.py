@@ -94,7 +94,7 @@ class FileTarget:
     def write_layer(self, layer: VectorLayer, lease: Lease) -> None:
         """Write the layer that a run has made; ``lease`` is that of the file."""
         lease.check()
-        write_layer(layer, self.path)
+        write_layer(layer, self.path, crs=self.job.spec.crs)
 
     def is_written(self) -> bool:
         """Return whether a run wrote the file but ended before removing its temporary folder."""
@@ -113,7 +113,7 @@ class FileTarget:
         else:
             layer = table_layer(self.job.open(result))
             assert layer is not None
-            write_layer(layer, path, self.path.stem)
+            write_layer(layer, path, self.path.stem, self.job.spec.crs)
 
     def _open(self, stored: xr.Dataset) -> xr.Dataset:
         """Open the file lazily as a dataset, with the attributes that its Zarr store has."""
@@ -142,9 +142,10 @@ def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
     of_datasets: Any = job
     if spec.storage is None:
         return None
+    own = job.rasters[0].georeference.map_crs if job.rasters else None
     if job.is_layer:
         path = local_path(spec.storage, "out")
-        check_vector_target(path, spec.overwrite, "out")
+        check_vector_target(path, spec.overwrite, "out", spec.crs, own)
         return FileTarget(path, of_datasets)
     path = Path(os.path.abspath(str(spec.storage)))
     suffix = path.suffix.lower()
@@ -169,12 +170,12 @@ def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
     if suffix in TABLES and not is_table:
         raise InputError(
             f"out: {spec.storage} is a file of points, lines or rows, but the result has rasters, "
-            f"{listed}; name it .tif (of one raster), .nc or .zarr"
+            f"{listed}; name it .tif (of one raster), .nc or .zarr" + job.as_lines
         )
     if suffix in NETCDF:
         netcdf_engine("out")
     if suffix in TABLES:
-        check_vector_target(path, True, "out")
+        check_vector_target(path, True, "out", spec.crs, own)
     target = FileTarget(path, of_datasets)
     check_place(target, spec)
     return target

@@ -69,6 +69,11 @@ class Job(ABC, Generic[T]):
         return False
 
     @property
+    def as_lines(self) -> str:
+        """Advice on how to write a result with rasters to a vector file; mostly empty."""
+        return ""
+
+    @property
     def is_brief(self) -> bool:
         """Whether the work takes less than a second, so that a call does it in its own thread."""
         return False
@@ -278,6 +283,11 @@ class RasterJob(DatasetJob):
     def is_table(self) -> bool:
         """Whether the problem is one whose table is of points."""
         return self.coordinates is not None
+
+    @property
+    def as_lines(self) -> str:
+        """Advice on how to write the result to a vector file, if its problem has some."""
+        return str(getattr(self.problem, "as_lines", ""))
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:

@@ -6,23 +6,23 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import pandas as pd
 import xarray as xr
 
 from orograph.results.netcdf import netcdf_engine, write_netcdf
-from orograph.results.tables import table_layer
-from orograph.tiles.arguments import check_file, check_flag, check_path
+from orograph.results.tables import has_rasters, table_layer
+from orograph.tiles.arguments import check_file, check_flag, check_path, shown
 from orograph.tiles.convert.export import file_path, to_geotiff
 from orograph.tiles.convert.ingest import NAME, ingest
 from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
 from orograph.tiles.files import new_file
+from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target
-from orograph.tiles.vector.layer import VectorLayer, VectorLike
+from orograph.tiles.vector.layer import VectorLike
 from orograph.tiles.vector.write import check_vector_target, write_layer
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def to_file(
     path: str | os.PathLike[str],
     *,
     variable: str | None = None,
+    crs: CRSLike | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a result to a file, in the format of its extension.
@@ -41,13 +42,18 @@ def to_file(
     Parameters
     ----------
     result : result, raster, vector layer or path
-        Rasters or their store, tables as for `to_geodataframe`, layers, or paths.
+        Rasters or their store, tables as for `to_geodataframe`, layers such as a GeoDataFrame, or
+        paths.
     path : path
         The file to write. Rasters: ``.tif`` (one raster, see `to_geotiff`), ``.nc`` or ``.zarr``.
         Tables, layers and paths: ``.gpkg``, ``.geojson``, ``.fgb``, ``.parquet`` (GeoParquet) or
-        ``.csv``. Layers and paths also ``.shp``; tables also ``.nc``.
+        ``.csv``. Layers and paths also ``.shp``; tables also ``.nc``. GeoJSON is in longitude and
+        latitude (RFC 7946), cut at the 180th meridian.
     variable : str, optional
         Name of the raster to write, if there are several and the file holds one.
+    crs : CRS, optional
+        CRS in which to write a table, a layer or paths, such as ``"EPSG:4326"``; by default their
+        own.
     overwrite : bool
         Replace an existing file of that name once the new one is complete.
 
@@ -79,16 +85,21 @@ def to_file(
     layer = table_layer(result)
     if layer is not None and suffix not in RASTERS:
         target = file_path("path", text)
-        check_vector_target(target, overwrite)
-        write_layer(layer, target)
+        check_vector_target(target, overwrite, crs=crs, own=layer.crs)
+        write_layer(layer, target, crs=crs)
         return target
+    if crs is not None:
+        raise InputError(
+            f"crs: {shown(crs)} is for tables, layers and paths; leave it out, and reproject a "
+            "raster first, such as by .rio.reproject(...)"
+        )
     check_raster_target(text, overwrite, "path")
-    if suffix in NETCDF and not isinstance(result, pd.DataFrame | VectorLayer | list):
+    if suffix in NETCDF and (layer is None or _in_dataset(result)):
         dataset, target = _as_dataset(cast("RasterLike", result), variable), file_path("path", text)
         with new_file(target) as temporary:
             write_netcdf(dataset, temporary)
         return target
-    if layer is not None:
+    if layer is not None and not has_rasters(result):
         raise InputError(
             f"path: {text} is for rasters, but the result is a table or a layer; name it .gpkg, "
             ".geojson, .fgb, .parquet or .csv"
@@ -112,6 +123,12 @@ def check_raster_target(out: str, overwrite: bool, argument: str = "out") -> Non
     written = "a Zarr store, or a GeoTIFF or NetCDF file"
     check_extension(argument, target, written, RASTERS)
     check_target(target, overwrite)
+
+
+def _in_dataset(result: object) -> bool:
+    """Return whether a result is a Dataset or its store."""
+    is_path = isinstance(result, str | os.PathLike)
+    return os.path.isdir(cast("str", result)) if is_path else isinstance(result, xr.Dataset)
 
 
 def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from orograph.tiles import html
 from orograph.tiles.arrays import Integers, Reals
-from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.vector.layer import VectorLayer
 
 MOST_SHOWN = 10  # rows of a list of paths in a notebook
@@ -235,9 +235,15 @@ class LeastCostPaths(list[LeastCostPath]):
         """Return the paths as a ``geopandas.GeoDataFrame``, one row for each path."""
         return self.layer.to_geodataframe()
 
-    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def to_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        crs: CRSLike | None = None,
+        overwrite: bool = False,
+    ) -> Path:
         """Write the paths to a vector file; see `VectorLayer.to_file`."""
-        return self.layer.to_file(path, overwrite=overwrite)
+        return self.layer.to_file(path, crs=crs, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         shown = {

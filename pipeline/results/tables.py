@@ -1,4 +1,4 @@
-"""Convert tables of peaks, depressions, passes and components to points and lines."""
+"""Convert tables of peaks, depressions, passes, components and streams to points and lines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
+from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
-from orograph.tiles.vector.layer import VectorLayer, VectorLike
+from orograph.tiles.vector.layer import VectorLayer, VectorLike, as_layer
 from orograph.tiles.vector.write import import_shapely
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ _TABLES = {
     "pass_x": (("point", "target"), "pass_"),
 }
 
+OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
+"""Columns of the table of links of a stream network."""
+
 
 def to_geodataframe(
     result: xr.Dataset | VectorLike | Table,
@@ -41,8 +46,8 @@ def to_geodataframe(
     Parameters
     ----------
     result : Dataset, path or DataFrame
-        Result of `peaks`, `depressions` or `pass_elevation`, or its store; or a result of
-        `component_table`. Layers and paths are also accepted.
+        Result of `peaks`, `depressions`, `pass_elevation` or `streams`, or its store; or a result
+        of `component_table`. Layers, vector files and paths are also accepted.
 
     Returns
     -------
@@ -51,7 +56,8 @@ def to_geodataframe(
         of the table under their own names. The first columns are the numbers by which other rows
         refer to a row: ``peak``, ``depression``, ``label``, or ``point`` and ``target``. Geometries
         are points in the CRS of the raster: peaks, lowest cells, centroids or passes; passes with
-        paths have the paths as geometries. ``attrs["units"]`` holds the known units of columns.
+        paths have the paths as geometries, and streams have lines, as from `stream_lines`.
+        ``attrs["units"]`` holds the known units of columns.
 
     Raises
     ------
@@ -74,9 +80,9 @@ def to_geodataframe(
     layer = table_layer(result)
     if layer is None:
         raise InputError(
-            f"result: {shown(type(result))} is not a table of points; give what peaks, "
-            "depressions, pass_elevation or component_table returns; of labels og.polygonize "
-            "makes areas"
+            f"result: {shown(type(result))} is not a table of points or lines; give what peaks, "
+            "depressions, pass_elevation, streams or component_table returns; of labels "
+            "og.polygonize makes areas"
         )
     return layer.to_geodataframe()
 
@@ -86,9 +92,11 @@ def table_layer(result: object) -> VectorLayer | None:
     import pandas as pd
     import xarray as xr
 
-    if isinstance(result, VectorLayer):
-        return result
     if isinstance(layer := getattr(result, "layer", None), VectorLayer):  # of paths
+        return layer
+    if isinstance(result, list) and result and isinstance(result[0], LeastCostPath):
+        return LeastCostPaths(result).layer
+    if (layer := as_layer(result, "result")) is not None:
         return layer
     if isinstance(result, pd.DataFrame):
         return _of_components(result)
@@ -96,6 +104,8 @@ def table_layer(result: object) -> VectorLayer | None:
         result = open_dataset(open_storage(result, "result"))
     if not isinstance(result, xr.Dataset):
         return None
+    if is_network(result):
+        return network_lines(result)
     columns = table_columns(result)
     if columns is None:
         return None
@@ -112,6 +122,18 @@ def table_layer(result: object) -> VectorLayer | None:
     if "area" in columns and "area_unit" in result.attrs:
         units["area"] = str(result.attrs["area_unit"])
     return VectorLayer(geometry, columns, result.attrs.get("crs_wkt"), units=units)
+
+
+def has_rasters(result: object) -> bool:
+    """Return whether a table, or its store, has rasters beside its columns."""
+    import xarray as xr
+
+    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
+        result = open_dataset(open_storage(result, "result"))
+    if not isinstance(result, xr.Dataset):
+        return False
+    of_tables = {dim for dims, _ in _TABLES.values() for dim in dims}
+    return any(v.ndim == 2 and not of_tables & set(v.dims) for v in result.data_vars.values())
 
 
 def table_columns(result: xr.Dataset) -> dict[str, Array] | None:
@@ -132,6 +154,37 @@ def table_columns(result: xr.Dataset) -> dict[str, Array] | None:
             ours = variable.set_dims(dict(zip(dims, shape, strict=True)))
             columns[str(name)] = ours.values.ravel()
     return columns
+
+
+def is_network(result: object) -> bool:
+    """Return whether a result is a stream network."""
+    names = ("vertex_link", "vertex_y", "vertex_x", "downstream", "link")
+    return all(name in getattr(result, "variables", ()) for name in names)
+
+
+def network_lines(network: xr.Dataset) -> VectorLayer:
+    """Return the links of a stream network as lines."""
+    linestrings = import_shapely("result").linestrings
+    number = network["vertex_link"].values
+    vertices = np.stack([network["vertex_x"].values, network["vertex_y"].values], axis=1)
+    downstream = network["downstream"].values
+    links = np.arange(1, downstream.size + 1)
+    first = np.searchsorted(number, links)
+    flows = np.flatnonzero(downstream)
+    # each line ends with the first cell of the next one
+    at = np.append(first, number.size)[flows + 1]
+    number = np.insert(number, at, flows + 1)
+    vertices = np.insert(vertices, at, vertices[first[downstream[flows] - 1]], axis=0)
+    sizes = np.bincount(number, minlength=links.size + 1)[1:]
+    kept = np.flatnonzero(sizes > 1)
+    wide = (sizes > 1)[number - 1]
+    rank = np.cumsum(sizes > 1) - 1
+    lines = linestrings(vertices[wide], indices=rank[number[wide] - 1])
+    columns = {"link": links[kept]} | {
+        name: network[name].values[kept] for name in OF_LINKS if name in network.variables
+    }
+    place = open_raster(network["link"], argument="streams").georeference
+    return VectorLayer(np.asarray(lines, object), columns, place.map_crs)
 
 
 def _of_components(table: pd.DataFrame) -> VectorLayer | None:

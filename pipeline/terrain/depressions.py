@@ -13,7 +13,7 @@ from orograph.components.table import cell_areas
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions, RunSpec
+from orograph.execution.options import RunSpec, TableOptions
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions as kernel
@@ -248,7 +248,7 @@ def depressions(
     labels: bool = False,
     connectivity: int = 8,
     nodata: float | int | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the hierarchy of nested depressions with their volumes and spill points.
 

@@ -13,7 +13,7 @@ from orograph.arguments.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import TableMaker
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions, RunSpec
+from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.operations.operation import operation
@@ -272,7 +272,7 @@ def pass_elevation(
     paths: bool = False,
     snap: bool | int = False,
     nodata: float | int | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the lowest pass between each point and each target.
 

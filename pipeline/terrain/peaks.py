@@ -11,7 +11,7 @@ import numpy as np
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table, TableMaker
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions, RunSpec
+from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
@@ -133,7 +133,7 @@ def peaks(
     min_prominence: float = 0,
     connectivity: int = 8,
     nodata: float | int | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the peaks of a raster of any size, with their prominences and key cols.
 

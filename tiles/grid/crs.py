@@ -35,7 +35,7 @@ def report_crs_error(what: str) -> Iterator[None]:
 
     try:
         yield
-    except (CRSError, UnicodeError) as error:  # UnicodeError: no text of UTF-8
+    except (CRSError, TypeError, ValueError) as error:  # ValueError: not text of UTF-8
         raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
 
 
@@ -75,6 +75,7 @@ def reproject(
     raster_crs: CRSLike | None,
     name: str,
     numbers: npt.NDArray[Any] | None = None,
+    whose: str = "the raster's ",
 ) -> Coordinates:
     """Reproject the points of a vector layer to the CRS of a raster.
 
@@ -90,6 +91,8 @@ def reproject(
         Argument that holds the points, for the message.
     numbers
         Of which geometry of the layer each point is; by default each is one.
+    whose
+        Says of whom ``raster_crs`` is, for the message.
 
     Raises
     ------
@@ -121,7 +124,7 @@ def reproject(
         moved = np.stack(transformer.transform(points[:, 0], points[:, 1]), axis=1)
     except ProjError as error:
         raise InputError(
-            f"{name}: {source.name} cannot be brought to the raster's {target.name} ({error}); "
+            f"{name}: {source.name} cannot be brought to {whose}{target.name} ({error}); "
             "reproject them yourself, and pass bare coordinates (x, y)"
         ) from None
     lost = ~np.isfinite(moved).all(axis=1)
@@ -130,6 +133,6 @@ def reproject(
         what = f"point {at}" if numbers is None else f"geometry {numbers[at]}"
         raise InputError(
             f"{name}: {what} ({points[at, 0]:g}, {points[at, 1]:g} in {source.name}) has no "
-            f"place in the raster's {target.name}; leave it out, or check the CRS of the points"
+            f"place in {whose}{target.name}; leave it out, or check the CRS of the points"
         )
     return moved

@@ -130,7 +130,13 @@ class VectorLayer:
             frame.attrs["units"] = dict(self.units)
         return frame
 
-    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    def to_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        crs: CRSLike | None = None,
+        overwrite: bool = False,
+    ) -> Path:
         """Write the layer to a vector file, in the format of its extension.
 
         Parameters
@@ -138,22 +144,26 @@ class VectorLayer:
         path
             The file to write: ``.gpkg``, ``.geojson``, ``.fgb``, ``.shp``, ``.parquet``
             (GeoParquet), or ``.csv`` with points as columns ``x`` and ``y`` and other geometries
-            as well-known text.
+            as well-known text. GeoJSON is in longitude and latitude (RFC 7946), cut at the 180th
+            meridian.
+        crs
+            CRS in which to write the layer, in any form that pyproj accepts; by default its own.
         overwrite
             Replace an existing file of that name once the new one is complete.
 
         Raises
         ------
         InputError
-            If the extension is not that of a vector format, or the folder does not exist.
+            If the extension is not that of a vector format, the folder does not exist, or the
+            layer cannot be brought to the CRS.
         StoreExistsError
             If the file exists and ``overwrite`` is false.
         OrographError
             If the package that writes such files is not installed.
         """
         target = Path(check_path("path", path))
-        check_vector_target(target, check_flag("overwrite", overwrite))
-        write_layer(self, target)
+        check_vector_target(target, check_flag("overwrite", overwrite), crs=crs, own=self.crs)
+        write_layer(self, target, crs=crs)
         return target
 
     def points(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
@@ -173,14 +183,14 @@ class VectorLayer:
         """Reproject the layer to the CRS of a grid."""
         return self.in_crs(place.map_crs, name)
 
-    def in_crs(self, crs: CRSLike | None, name: str) -> VectorLayer:
-        """Reproject the layer to a CRS."""
+    def in_crs(self, crs: CRSLike | None, name: str, whose: str = "the raster's ") -> VectorLayer:
+        """Reproject the layer to a CRS; ``whose`` says of whom it is, for messages."""
         if self.bare:
             return self
         from shapely import set_coordinates
 
         points, number = self.points()
-        moved = reproject(points, self.crs, crs, name, number)
+        moved = reproject(points, self.crs, crs, name, number, whose)
         if moved is points:
             return self
         return replace(self, geometry=set_coordinates(self.geometry.copy(), moved), crs=crs)
@@ -260,7 +270,7 @@ def read_layer(given: object, name: str) -> VectorLayer | None:
     InputError
         If the layer is empty, a geometry is missing, empty or not finite, or a file cannot be read.
     """
-    layer = _read(given, name)
+    layer = as_layer(given, name)
     if layer is None:
         return None
     if not len(layer):
@@ -280,7 +290,8 @@ def read_layer(given: object, name: str) -> VectorLayer | None:
     return layer
 
 
-def _read(given: Any, name: str) -> VectorLayer | None:
+def as_layer(given: Any, name: str) -> VectorLayer | None:
+    """Return a vector layer as `read_layer` does, whatever its geometries are."""
     given = getattr(given, "layer", given) if isinstance(given, list) else given
     if isinstance(given, VectorLayer):
         return given
@@ -313,7 +324,7 @@ def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
     spoken = (isinstance(first, Mapping) and "type" in first) or hasattr(first, "__geo_interface__")
     if not (hasattr(first, "geom_type") or spoken):
         return None
-    parts = [None if item is None else _read(item, name) for item in items]
+    parts = [None if item is None else as_layer(item, name) for item in items]
     for number, (item, part) in enumerate(zip(items, parts)):
         if item is not None and (part is None or len(part) != 1):
             raise InputError(
@@ -380,7 +391,7 @@ def _read_parquet(path: str, name: str) -> VectorLayer:
     """Read a GeoParquet file, which only some builds of GDAL can read."""
     geopandas = import_parquet(name)
     try:
-        layer = _read(geopandas.read_parquet(path), name)
+        layer = as_layer(geopandas.read_parquet(path), name)
     except (ValueError, OSError) as error:  # pyarrow's and GeoPandas' own are ValueErrors
         raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
     assert layer is not None

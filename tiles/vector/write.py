@@ -15,6 +15,8 @@ import pandas as pd
 from orograph.tiles.arguments import check_file
 from orograph.tiles.errors import InputError, OrographError, report_missing, unread_error
 from orograph.tiles.files import new_file, new_files
+from orograph.tiles.grid.crs import CRSLike, parse_crs, same_crs
+from orograph.tiles.vector.degrees import in_degrees
 
 if TYPE_CHECKING:
     from orograph.tiles.vector.layer import VectorLayer
@@ -26,7 +28,11 @@ OF_PYOGRIO = {".gpkg": "GPKG", ".geojson": "GeoJSON", ".geojsonl": "GeoJSONSeq",
 """Drivers of GDAL by extension."""
 OF_SHAPEFILE = (".shx", ".dbf", ".prj", ".cpg", ".qix", ".sbn", ".sbx", ".qpj")
 """Extensions of the files beside a ``.shp``, of which old ones must not stay beside a new one."""
+GEOJSON = (".geojson", ".geojsonl")
+WGS84 = "EPSG:4326"
 OPTIONS = {
+    ".geojson": {"RFC7946": "YES", "COORDINATE_PRECISION": "9"},
+    ".geojsonl": {"COORDINATE_PRECISION": "9"},
     ".fgb": {"SPATIAL_INDEX": "NO"},  # it would put the geometries into another order
     ".gml": {"XSISCHEMA": "OFF"},  # another file
 }
@@ -36,8 +42,17 @@ GEOMETRY_TYPES = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5:
                   6: "MultiPolygon"}  # fmt: skip
 
 
-def check_vector_target(path: Path, overwrite: bool, argument: str = "path") -> None:
-    """Raise the error that `write_layer` would raise for a path, without writing."""
+def check_vector_target(
+    path: Path,
+    overwrite: bool,
+    argument: str = "path",
+    crs: CRSLike | None = None,
+    own: CRSLike | None = WGS84,
+) -> None:
+    """Raise the error that `write_layer` would raise for a path, without writing.
+
+    ``crs`` is the CRS in which a layer shall be written, and ``own`` the one that it has.
+    """
     suffix = path.suffix.lower()
     if suffix not in (*OF_PYOGRIO, *PARQUET, *CSV):
         raise InputError(
@@ -51,22 +66,42 @@ def check_vector_target(path: Path, overwrite: bool, argument: str = "path") -> 
     else:
         import_shapely(argument)
     check_file(path, overwrite)
+    if crs is None:
+        return
+    target = parse_crs(crs, "crs")
+    if own is None:
+        raise InputError(
+            f"crs: the layer has none itself, so it cannot be brought to {target.name}; set the "
+            "CRS of what it was made from, or leave crs= out"
+        )
+    if suffix in GEOJSON and not same_crs(target, parse_crs(WGS84, "crs")):
+        raise InputError(
+            f"crs: {target.name}, but GeoJSON is in longitude and latitude of WGS 84 (RFC 7946); "
+            f"leave crs= out, or name the file {path.stem}.gpkg"
+        )
 
 
-def write_layer(layer: VectorLayer, path: Path, name: str | None = None) -> None:
+def write_layer(
+    layer: VectorLayer, path: Path, name: str | None = None, crs: CRSLike | None = None
+) -> None:
     """Write a layer to a file, which gets its name when it is whole.
 
     A CSV file has points as columns ``x`` and ``y``, other geometries as well-known text. In other
-    formats the layer is called ``name``, by default as the file.
+    formats the layer is called ``name``, by default as the file. ``crs`` is the CRS to write, by
+    default that of the layer; GeoJSON is in longitude and latitude.
 
     Raises
     ------
     InputError
-        If the format cannot hold the layer.
+        If the format cannot hold the layer, or a point has no place in the CRS.
     StorageFullError
         If there is no space left. An older file is then unchanged.
     """
     suffix, name = path.suffix.lower(), name or path.stem
+    if (suffix in GEOJSON and layer.crs is not None) or crs is not None:
+        crs = WGS84 if suffix in GEOJSON or crs is None else crs
+        geographic = parse_crs(crs, "crs").is_geographic
+        layer = in_degrees(layer, crs, "path") if geographic else layer.in_crs(crs, "path", "")
     try:
         if suffix == ".shp":
             with new_files(path, OF_SHAPEFILE) as temporary:
@@ -89,6 +124,13 @@ def write_layer(layer: VectorLayer, path: Path, name: str | None = None) -> None
             f"path: {path} cannot hold the layer ({error}); convert the column or the geometries, "
             "or use another format, such as .gpkg"
         ) from error
+    if suffix in GEOJSON and layer.crs is None:
+        warnings.warn(
+            f"path: {path.name} is written with coordinates as they are, because the layer has no "
+            "CRS, but GeoJSON is in longitude and latitude; set the CRS of what the layer was made "
+            "from, or use another format, such as .gpkg",
+            stacklevel=3,
+        )
 
 
 class _Stream(BytesIO):
@@ -142,7 +184,7 @@ def _write_by_pyogrio(layer: VectorLayer, path: Path | BytesIO, suffix: str, nam
     ]
     write = import_pyogrio("to_file").raw.write
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "'crs' was not provided", UserWarning)
+        warnings.filterwarnings("ignore", "'crs' was not provided|No SRS set on layer")
         write(
             path,
             geometry=to_wkb(layer.geometry),
@@ -154,7 +196,7 @@ def _write_by_pyogrio(layer: VectorLayer, path: Path | BytesIO, suffix: str, nam
             geometry_type=kind,
             crs=None if layer.crs is None else CRS.from_user_input(layer.crs).to_wkt(),
             encoding="UTF-8",
-            **OPTIONS.get(suffix, {}),
+            **({} if suffix in GEOJSON and layer.crs is None else OPTIONS.get(suffix, {})),
         )
 
 
@@ -180,6 +222,8 @@ def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if column.dtype == np.uint64:
         fits = not column.size or int(column.max()) < 2**63
         return column.astype(np.int64 if fits else np.float64)
+    if column.dtype == object:
+        return np.where(pd.isna(column), None, column)
     return column
 
 

@@ -34,7 +34,10 @@ def supported_dtype(dtype: npt.DTypeLike, what: str) -> np.dtype[Any]:
     InputError
         For complex, text, object, date and extended precision cells.
     """
-    given = np.dtype(dtype)
+    try:
+        given = np.dtype(dtype)
+    except TypeError:  # what NumPy does not have, such as GDAL's complex integers
+        raise _unsupported(dtype, what) from None
     if given.kind == "b":
         return np.dtype(np.uint8)
     if given.kind == "f" and given.itemsize == 2:
@@ -42,8 +45,12 @@ def supported_dtype(dtype: npt.DTypeLike, what: str) -> np.dtype[Any]:
     if given.kind in "iu" or (given.kind == "f" and given.itemsize in (4, 8)):
         native: np.dtype[Any] = given.newbyteorder("=")
         return native
-    raise InputError(
-        f"{what}: dtype {given}; cells must be bool, an integer of 8 to 64 bits or a float of "
+    raise _unsupported(given, what)
+
+
+def _unsupported(dtype: object, what: str) -> InputError:
+    return InputError(
+        f"{what}: dtype {dtype}; cells must be bool, an integer of 8 to 64 bits or a float of "
         "16 to 64 bits: convert with .astype(...) and say what the values mean"
     )
 

@@ -670,6 +670,12 @@ def _persisted(folder: Path) -> xr.DataArray:
             r"dtype complex128; cells must be",
             id="complex cells",
         ),
+        pytest.param(
+            lambda f: write_tiff(f / "a.tif", CELLS.astype("c8"), dtype="complex_int16"),
+            {},
+            r"a\.tif: dtype complex_int16; cells must be",
+            id="complex integers of GDAL",
+        ),
         pytest.param(lambda f: CELLS.astype(str), {}, r"dtype <U.*; cells must be", id="text"),
         pytest.param(lambda f: CELLS.astype(object), {}, r"dtype object; cells", id="objects"),
         pytest.param(lambda f: CELLS.astype("M8[s]"), {}, r"dtype datetime64", id="dates"),

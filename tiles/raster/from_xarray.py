@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from orograph.tiles.raster.raster import Raster
 
+_UNNAMED = "__xarray_dataarray_variable__"
+"""What xarray calls a DataArray without a name in a file."""
 _STORAGE_ATTRIBUTES = {
     "_FillValue",
     "missing_value",
@@ -125,7 +127,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     place.check_shape((source.shape[0], source.shape[1]), what)
     # xarray names an array of a Dask array by the key of that one, which is not a name.
     task_name = source.data.name if source.chunks else None
-    name = None if source.name in (None, task_name) else str(source.name)
+    name = None if source.name in (None, task_name, _UNNAMED) else str(source.name)
     attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}
     stored = _as_store(source, value)
     if stored is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -192,13 +192,17 @@ def _open(
     import xarray as xr
 
     if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):
+        _check_name(type(source).__name__, source.name, variable)
         return source
     if isinstance(source, str):
         return _open_path(source, band, nodata, variable)
     if isinstance(source, xr.Dataset):
         return from_dataset(source, "Dataset", band, nodata, variable)
     if isinstance(source, xr.DataArray):
+        _check_name("DataArray", source.name, variable)
         return from_dataarray(source, band, nodata)
+    if not is_zarr_object(source):
+        _check_name("array", None, variable)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
         return from_dataarray(xr.DataArray(source), band, nodata)
     on_device = hasattr(source, "__cuda_array_interface__")
@@ -212,6 +216,15 @@ def _open(
         f"{shown(source)} is of type {type(source).__name__}; it must be a DataArray, a NumPy "
         "array, an array, group or store of zarr, or the path of a store or of a raster file"
     )
+
+
+def _check_name(what: str, name: Hashable | None, variable: str | None) -> None:
+    """Raise InputError if a single raster is not the variable that was asked for."""
+    if variable is not None and (name is None or str(variable) != str(name)):
+        known = "without a name" if name is None else f"called {shown(name)}"
+        raise InputError(
+            f"{what}: variable={variable!r}, but it is one raster {known}; leave variable= out"
+        )
 
 
 def _open_zarr(source: Any, band: int | None, nodata: float | None, variable: str | None) -> Raster:

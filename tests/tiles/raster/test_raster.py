@@ -20,6 +20,7 @@ import xarray as xr
 from affine import Affine
 from rasterio.errors import RasterioIOError
 
+from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import (
@@ -391,6 +392,19 @@ def test_mask_bands_of_files_become_nodata(tmp_path: Path) -> None:
         open_raster(path, nodata=7).read(Window(0, 0, 7, 5))
 
 
+@pytest.mark.parametrize("kind", ["nc", "zarr"])
+def test_a_variable_that_xarray_named_itself_has_no_name(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{kind}"
+    cells = xr.DataArray(CELLS, dims=("y", "x"))
+    cells.to_netcdf(path) if kind == "nc" else cells.to_zarr(path, consolidated=False)
+    assert open_raster(path).name is None
+    stored = ingest(path, tmp_path / "stored.zarr")
+    assert stored.name == "elevation"
+    np.testing.assert_array_equal(stored.values, CELLS)
+    given = "__xarray_dataarray_variable__"
+    assert open_raster(path, variable=given).shape == CELLS.shape
+
+
 def test_packed_netcdf_is_unpacked_and_plain_integers_stay(tmp_path: Path) -> None:
     whole = xr.DataArray(CELLS.astype("i2"), dims=("y", "x"), name="z")
     whole.to_netcdf(tmp_path / "plain.nc", encoding={"z": {"_FillValue": -5}})
@@ -663,6 +677,27 @@ def _persisted(folder: Path) -> xr.DataArray:
             {"variable": "z"},
             r"this file has bands, use band=",
             id="a variable of a GeoTIFF",
+        ),
+        *(
+            pytest.param(make, {"variable": "misspelt"}, message, id=f"a name for {case}")
+            for case, make, message in (
+                ("an array", lambda f: CELLS, "array: variable='misspelt', but it is one raster"),
+                (
+                    "a DataArray",
+                    lambda f: xr.DataArray(CELLS, dims=("y", "x"), name="z"),
+                    "variable='misspelt', but it is one raster called 'z'; leave variable= out",
+                ),
+                (
+                    "a DataArray without a name",
+                    lambda f: xr.DataArray(CELLS, dims=("y", "x")),
+                    "variable='misspelt', but it is one raster without a name",
+                ),
+                ("a Dask array", lambda f: da.from_array(CELLS), "one raster without a name"),
+                ("an array on a GPU", lambda f: OnGpu(CELLS), "one raster without a name"),
+                ("an open raster", lambda f: open_raster(write_store(f / "z")), "called 'z'"),
+                ("a store", lambda f: write_store(f / "z"), "misspelt"),
+                ("a NetCDF file", as_netcdf, "no raster 'misspelt'; it has z"),
+            )
         ),
         pytest.param(
             lambda f: CELLS.astype(complex),

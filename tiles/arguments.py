@@ -34,6 +34,12 @@ def shown(value: object) -> str:
         return f"an object of type {type(value).__name__}"
 
 
+def as_text(number: float) -> str:
+    """Return a number with the digits that tell it from any other, and no more."""
+    text = f"{number:.10g}"
+    return text if float(text) == number else repr(float(number))
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number, including NaN and infinity but not bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)

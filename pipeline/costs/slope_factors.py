@@ -17,7 +17,7 @@ from orograph.kernels.relax.models.factors import (
     TOBLER,
     check_factors,
 )
-from orograph.tiles.arguments import as_plain, check_number, is_number, shown
+from orograph.tiles.arguments import as_plain, as_text, check_number, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 
@@ -107,7 +107,8 @@ def _named(name: str, given: dict[Any, Any]) -> tuple[float, ...]:
     low, high = values["low_cut"], values["high_cut"]
     if not low < high:
         raise InputError(
-            f"vertical_coefficients: low_cut {low:g} and high_cut {high:g}; the first must be less"
+            f"vertical_coefficients: low_cut {as_text(low)} and high_cut {as_text(high)}; "
+            "the first must be less"
         )
     zero, slope = values.get("zero_factor", 1.0), values.get("slope", 0.0)
     symmetric = name.startswith("symmetric")

@@ -17,6 +17,7 @@ from orograph.execution.options import RunSpec
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
+from orograph.tiles.arguments import as_text
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster
@@ -51,8 +52,8 @@ def square_side(lengths: npt.NDArray[np.float64]) -> float:
     dx, dy = lengths[:2, 0].tolist()
     if abs(dx - dy) > 1e-6 * dx:
         raise InputError(
-            f"cell_size: cells of {dy:g} by {dx:g} with cost='eikonal', which needs squares; bring "
-            "the raster to square cells first, or pass cell_size="
+            f"cell_size: cells of {as_text(dy)} by {as_text(dx)} with cost='eikonal', which needs "
+            "squares; bring the raster to square cells first, or pass cell_size="
         )
     return float(dx)
 

@@ -18,7 +18,7 @@ from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.results.units import UNITS, unit_scale
-from orograph.tiles.arguments import check_choice, check_flag, check_number, shown
+from orograph.tiles.arguments import as_text, check_choice, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -147,7 +147,9 @@ def check_levels(levels: object) -> tuple[float, ...]:
         raise InputError(f"levels: there are {len(found)}; give 1 to {MOST_LEVELS}")
     for one, other in pairwise(found):
         if one >= other:
-            raise InputError(f"levels: {other:g} comes after {one:g}; give numbers that increase")
+            raise InputError(
+                f"levels: {as_text(other)} comes after {as_text(one)}; give numbers that increase"
+            )
     return found
 
 

@@ -368,8 +368,8 @@ def geometries_inside(
         step = SKIP if inside.any() else "check its CRS"
         raise InputError(
             f"{name}: geometry {number}, a {moved.geometry[number].geom_type} of "
-            f"x = {low_x:g} to {high_x:g}, y = {low_y:g} to {high_y:g}, lies outside the grid"
-            f"{more}; leave it out, or {step}"
+            f"x = {low_x:.10g} to {high_x:.10g}, y = {low_y:.10g} to {high_y:.10g}, lies outside "
+            f"the grid{more}; leave it out, or {step}"
         )
     return inside, moved
 

@@ -132,7 +132,7 @@ def reproject(
         at = int(lost.argmax())
         what = f"point {at}" if numbers is None else f"geometry {numbers[at]}"
         raise InputError(
-            f"{name}: {what} ({points[at, 0]:g}, {points[at, 1]:g} in {source.name}) has no "
+            f"{name}: {what} ({points[at, 0]:.10g}, {points[at, 1]:.10g} in {source.name}) has no "
             f"place in {whose}{target.name}; leave it out, or check the CRS of the points"
         )
     return moved

@@ -26,6 +26,8 @@ GRID_MAPPING = "spatial_ref"
 # that were once stored as float32, narrow enough to detect a missing row.
 REGULAR_WITHIN = 0.05
 
+_DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
+
 GeoTransform = tuple[float, float, float, float, float, float]
 
 
@@ -141,6 +143,20 @@ class Georeference:
         return None if six is None else (abs(six[5]), abs(six[1]))
 
     @property
+    def side_lengths(self) -> tuple[float, float] | None:
+        """`cell_size`; in one row or column without a transform the other side's, or 1."""
+        size = self.cell_size
+        if (
+            size is not None
+            or self.y is None
+            or self.x is None
+            or min(self.y.size, self.x.size) > 1
+        ):
+            return size
+        dy, dx = (abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (self.y, self.x))
+        return dy or dx or 1.0, dx or dy or 1.0
+
+    @property
     def map_crs(self) -> str | None:
         """CRS of the coordinates, or None if the grid has no coordinates."""
         return None if self.x is None else self.crs_wkt
@@ -149,6 +165,30 @@ class Georeference:
     def is_geographic(self) -> bool:
         """Whether coordinates are longitude and latitude in degrees."""
         return self.crs_wkt is not None and bool(parse_wkt(self.crs_wkt).is_geographic)
+
+    @property
+    def in_degrees(self) -> bool:
+        """Whether coordinates are degrees: by the CRS, or without one by their names or units."""
+        if self.x is None or self.crs_wkt is not None:
+            return self.x is not None and self.is_geographic
+        units = (str(attrs.get("units", "")).lower() for attrs in (self.y_attrs, self.x_attrs))
+        named = {self.y_name.lower(), self.x_name.lower()} & _DEGREE_NAMES
+        return bool(named) or any(unit.startswith("degree") for unit in units)
+
+    def turns(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return by how many degrees spans of longitudes outside the grid are to be turned.
+
+        360 or -360 where that brings a span to the grid, such as -60 to one of 0 to 360; else 0.
+        """
+        turn = np.zeros(len(low))
+        if self.x is None or not self.in_degrees:
+            return turn
+        half = (self.side_lengths or (0.0, float(np.abs(np.diff(self.x)).max())))[1] / 2
+        left, right = float(self.x.min()) - half, float(self.x.max()) + half
+        outside = (high < left) | (low > right)
+        for by in (360.0, -360.0):
+            turn[outside & (low + by <= right) & (high + by >= left)] = by
+        return turn
 
     def grid_mapping_attributes(self) -> dict[str, Any]:
         """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""

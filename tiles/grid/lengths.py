@@ -13,7 +13,6 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 
 LARGEST = sys.float_info.max
-_DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
 
 
 def step_lengths(
@@ -58,23 +57,14 @@ def step_lengths(
         return _planar(float(sides[0]), float(sides[-1]))
     if place.y is None or place.x is None:
         return _planar(1.0, 1.0)
-    named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES or any(
-        str(attrs.get("units", "")).lower().startswith("degree")
-        for attrs in (place.y_attrs, place.x_attrs)
-    )
-    if place.crs_wkt is None and named:
+    if place.crs_wkt is None and place.in_degrees:
         raise InputError(
             f"coordinates {place.y_name}, {place.x_name} look like degrees, but there is no CRS: "
             "set one with rio.write_crs('EPSG:4326'), or pass cell_size="
         )
-    size = place.cell_size
-    if size is None and min(shape) > 1:
-        raise InputError("coordinates are not evenly spaced; pass cell_size=")
+    size = place.side_lengths
     if size is None:
-        # one row or column: only the other axis has a spacing
-        steps = [abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (place.y, place.x)]
-        side = max(steps) or 1.0
-        size = steps[0] or side, steps[1] or side
+        raise InputError("coordinates are not evenly spaced; pass cell_size=")
     if not place.is_geographic:
         return _planar(*size)
     beyond = np.abs(place.y) > 90 + 1e-3 * size[0]

@@ -48,7 +48,8 @@ def as_points(points: PointsLike, name: str, place: Georeference) -> Coordinates
     points
         Shape (n, 2), x and y; or one point (x, y); or a vector layer of points (see `read_layer`),
         reprojected from its CRS to that of the raster; or a sequence of objects with ``x`` and
-        ``y``. Only vector layers have a CRS of their own.
+        ``y``. Only vector layers have a CRS of their own. Longitudes are turned by 360 degrees
+        where they then lie in the grid.
     name
         Name of the argument, for the message.
     place
@@ -84,7 +85,8 @@ def as_points(points: PointsLike, name: str, place: Georeference) -> Coordinates
     if not finite.all():
         at = int(np.argmin(finite))
         raise InputError(f"{name}: point {at} is {tuple(array[at].tolist())}; it must be finite")
-    return array
+    turn = place.turns(array[:, 0], array[:, 0])
+    return array + np.stack([turn, np.zeros(len(turn))], axis=1) if turn.any() else array
 
 
 def is_point(geometry: Any) -> bool:
@@ -168,12 +170,13 @@ def cells_of(
     if outside.any():
         listed = _list_points(points, np.flatnonzero(outside))
         swapped = _cells(points[outside, ::-1], place, shape)
+        dy, dx = place.side_lengths or (1.0, 1.0)
         hint = "are they in its coordinate system?" + (f" Or {step}" if step else "")
         if min(index.min() for index in swapped) >= 0:
             hint = "as (y, x) they would be inside: give x first, the longitude before the latitude"
         raise InputError(
             f"{name}: {listed} outside the grid, whose cells span "
-            f"{_span(place.x, shape[1], 'x')} and {_span(place.y, shape[0], 'y')}; {hint}"
+            f"{_span(place.x, shape[1], 'x', dx)} and {_span(place.y, shape[0], 'y', dy)}; {hint}"
         )
     return rows, columns
 
@@ -182,7 +185,9 @@ def _cells(
     points: Coordinates, place: Georeference, shape: tuple[int, int]
 ) -> tuple[Indices, Indices]:
     """Return the rows and columns of points, -1 for points outside the grid."""
-    return _nearest(points[:, 1], place.y, shape[0]), _nearest(points[:, 0], place.x, shape[1])
+    dy, dx = place.side_lengths or (1.0, 1.0)
+    rows = _nearest(points[:, 1], place.y, shape[0], dy)
+    return rows, _nearest(points[:, 0], place.x, shape[1], dx)
 
 
 def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Georeference) -> Any:
@@ -284,12 +289,14 @@ class _ValidityCache:
         return self._valid
 
 
-def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indices:
-    """Return the index of the cell that contains each value, or -1."""
+def _nearest(values: Coordinates, axis: Coordinates | None, length: int, side: float) -> Indices:
+    """Return the index of the cell that contains each value, or -1.
+
+    ``side`` is that of the cell where there is one alone.
+    """
     centres = np.arange(length, dtype=np.float64) if axis is None else axis
     if length == 1:
-        half = 0.5 if axis is None else np.inf
-        return np.where(np.abs(values - centres[0]) <= half, 0, -1).astype(np.int64)
+        return np.where(np.abs(values - centres[0]) <= side / 2, 0, -1).astype(np.int64)
     descending = centres[0] > centres[-1]
     ascending = centres[::-1] if descending else centres
     middles = (ascending[1:] + ascending[:-1]) / 2
@@ -306,10 +313,10 @@ def _edges(ascending: Coordinates) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _span(axis: Coordinates | None, length: int, name: str) -> str:
+def _span(axis: Coordinates | None, length: int, name: str, side: float) -> str:
     centres = np.arange(length, dtype=np.float64) if axis is None else np.sort(axis)
     if length == 1:
-        half = 0.5 if axis is None else np.inf
+        half = side / 2
         return f"{name} = {centres[0] - half:.10g} to {centres[0] + half:.10g}"
     low, high = _edges(centres)
     return f"{name} = {low:.10g} to {high:.10g}"

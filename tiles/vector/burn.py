@@ -57,7 +57,9 @@ def burn(
     from shapely import get_dimensions, transform
 
     in_cells = transform(layer.geometry, lambda points: cell_space(points, place, name))
-    parts, number = simple_parts(in_cells)
+    turned, of = _turned(in_cells, place, shape)
+    parts, number = simple_parts(turned)
+    number = of[number]
     kind = get_dimensions(parts)
     found = [
         _points(parts[kind == 0], number[kind == 0], shape),
@@ -87,7 +89,7 @@ def _refuse_lost(
     number = int(lost.argmax())
     geometry = layer.geometry[number]
     low_x, low_y, high_x, high_y = geometry.bounds
-    where = f"x = {low_x:g} to {high_x:g}, y = {low_y:g} to {high_y:g}"
+    where = f"x = {low_x:.10g} to {high_x:.10g}, y = {low_y:.10g} to {high_y:.10g}"
     more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
     if intersects(in_cells[number], box(0, 0, shape[1], shape[0])):
         raise InputError(
@@ -112,6 +114,23 @@ def cell_space(points: Reals, place: Georeference, name: str) -> Reals:
         )
     inside: Reals = (points - (across.c, across.f)) / (across.a, across.e)
     return inside
+
+
+def _turned(
+    geometries: Geometries, place: Georeference, shape: tuple[int, int]
+) -> tuple[Geometries, Indices]:
+    """Append what meets a grid of degrees once more, turned by 360, with the source indices."""
+    from shapely import bounds, transform
+
+    every, numbers = [geometries], [np.arange(len(geometries))]
+    if place.in_degrees and place.transform is not None:
+        low, _, high, _ = bounds(geometries).T
+        around = abs(360 / place.transform.a)
+        for by in (around, -around):
+            (again,) = np.nonzero((low + by < shape[1]) & (high + by > 0))
+            every.append(transform(geometries[again], (np.array([by, 0.0])).__add__))
+            numbers.append(again)
+    return np.concatenate(every), np.concatenate(numbers)
 
 
 def simple_parts(geometries: Geometries) -> tuple[Geometries, Indices]:

@@ -180,8 +180,17 @@ class VectorLayer:
         return bool((get_dimensions(self.geometry) > 0).any())
 
     def on_grid(self, place: Georeference, name: str) -> VectorLayer:
-        """Reproject the layer to the CRS of a grid."""
-        return self.in_crs(place.map_crs, name)
+        """Reproject the layer to the CRS of a grid, and turn longitudes to those of the grid."""
+        from shapely import bounds, set_coordinates
+
+        moved = self.in_crs(place.map_crs, name)
+        low, _, high, _ = bounds(moved.geometry).T
+        turn = place.turns(low, high)
+        if not turn.any():
+            return moved
+        points, number = moved.points()
+        points[:, 0] += turn[number]
+        return replace(moved, geometry=set_coordinates(moved.geometry.copy(), points))
 
     def in_crs(self, crs: CRSLike | None, name: str, whose: str = "the raster's ") -> VectorLayer:
         """Reproject the layer to a CRS; ``whose`` says of whom it is, for messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from pyproj import CRS, Transformer
-from shapely import MultiPoint, Point, Polygon
+from shapely import LineString, MultiPoint, Point, Polygon, box
 
 import orograph as og
 from orograph.tiles.grid.georeference import Georeference
@@ -128,6 +129,24 @@ def test_a_raster_of_sources_in_another_crs_is_refused(crs: str) -> None:
         og.walking_time(friction(), AT, friction=friction(crs))
 
 
+@pytest.mark.parametrize("by", [0.1, 3.0, 0.02])
+def test_the_refusal_of_another_grid_shows_the_digits_that_differ(by: float) -> None:
+    axes = {"y": 5_000_000 - 10.0 * np.arange(6), "x": 600_005 + 10.0 * np.arange(8)}
+    raster = xr.DataArray(np.ones(SHAPE), axes, ("y", "x"))
+    other = raster.assign_coords(x=raster.x + by)
+    with pytest.raises(og.InputError) as refused:
+        og.walking_time(raster, [(600_005.0, 5_000_000.0)], friction=other)
+    own, first = re.findall(r"\d{6}(?:\.\d+)?", str(refused.value))
+    assert (float(own), float(first)) == (600_005 + by, 600_005)
+
+
+def test_the_refusal_of_another_crs_of_the_same_name_shows_where_they_differ() -> None:
+    one, other = (CRS(f"+proj=tmerc +lon_0={lon} +datum=WGS84").to_wkt() for lon in (9, 9.5))
+    labels = friction(other).astype(np.int32)
+    with pytest.raises(og.InputError, match=r"its CRS is unknown .*9\.5.*unknown .*9[^.]"):
+        og.cost_distance(friction(one), labels)
+
+
 def test_a_raster_in_the_same_crs_written_otherwise_is_taken() -> None:
     text = CRS(ALBERS).to_wkt("WKT1_GDAL")
     labels = friction(None).astype(np.int32)
@@ -228,3 +247,99 @@ def test_a_hint_is_given_only_if_all_points_would_be_inside() -> None:
         cells_of(points, DEGREES, (4, 6), "points")
     with pytest.raises(og.InputError, match=r"point 1 .*as .y, x. they would be inside"):
         cells_of(points[:2], DEGREES, (4, 6), "points")
+
+
+def distances_from(raster: xr.DataArray) -> xr.Dataset:
+    middle = [(float(raster[raster.dims[1]][0]), float(raster[raster.dims[0]][0]))]
+    return og.cost_distance(raster, middle, outputs=("cost", "back_direction"))
+
+
+ON_A_RASTER: dict[str, Callable[[xr.DataArray, Any, Path], Any]] = {
+    "cost_distance": lambda raster, at, _: og.cost_distance(raster, at)["cost"],
+    "hop_distance": lambda raster, at, _: og.hop_distance(raster, at)["hops"],
+    "walking_time": lambda raster, at, _: og.walking_time(raster, at)["cost"],
+    "source_cost": lambda raster, at, _: og.cost_distance(
+        raster, at, source_cost={"multiplier": 2}
+    )["cost"],
+    "least_cost_path": lambda raster, at, _: og.least_cost_path(distances_from(raster), at),
+    "st_connected": lambda raster, at, _: og.st_connected(raster, at, at).hops,
+    "DistanceIndex": lambda raster, at, folder: og.DistanceIndex.build(
+        raster, folder / "index.zarr", block=4, levels=0, overwrite=True
+    ).distance_matrix(at),
+    "fill_depressions": lambda raster, at, _: og.fill_depressions(raster, outlets=at),
+    "flood_level": lambda raster, at, _: og.flood_level(raster, at),
+    "watersheds": lambda raster, at, _: og.watersheds(og.flow_direction(raster), at),
+    "rasterize": lambda raster, at, _: og.rasterize([Point(*at[0])], raster),
+}  # fmt: skip
+STRIPS = {
+    "one column": ((30, 1), (700_000.0, 4_999_995.0)),
+    "one row": ((1, 30), (600_003.5, 4_000_000.0)),
+    "one cell": ((1, 1), (600_003.5, 4_900_000.0)),
+}
+
+
+@pytest.mark.parametrize("georeferenced", [True, False], ids=["transform", "coordinates alone"])
+@pytest.mark.parametrize("strip", STRIPS)
+@pytest.mark.parametrize("operation", ON_A_RASTER)
+def test_a_point_far_off_a_single_row_or_column_is_outside(
+    operation: str, strip: str, georeferenced: bool, tmp_path: Path
+) -> None:
+    shape, far = STRIPS[strip]
+    place = Georeference.from_geotransform((600_000.0, 7.0, 0.0, 5_000_000.0, 0.0, -10.0), shape)
+    raster = xr.DataArray(np.ones(shape), place.coords(), ("y", "x"))
+    if not georeferenced and operation != "rasterize":  # which refuses it
+        raster = raster.drop_vars("spatial_ref")
+    ON_A_RASTER[operation](raster, [(600_003.5, 4_999_995.0)], tmp_path)
+    with pytest.raises(og.InputError, match="outside the grid"):
+        ON_A_RASTER[operation](raster, [far], tmp_path)
+
+
+def test_the_cell_of_a_single_column_ends_where_its_transform_says() -> None:
+    place = Georeference.from_geotransform((600_000.0, 7.0, 0.0, 5_000_000.0, 0.0, -10.0), (30, 1))
+    cells_of(np.array([(600_000.0, 4_999_995.0), (600_007.0, 4_999_995.0)]), place, (30, 1), "p")
+    with pytest.raises(og.InputError, match="span x = 600000 to 600007 and"):
+        cells_of(np.array([(600_007.1, 4_999_995.0)]), place, (30, 1), "p")
+
+
+def globe(first: float, crs: str | None = "EPSG:4326") -> xr.DataArray:
+    axes = {"lat": 15.0 - 10 * np.arange(4), "lon": first + 10 * np.arange(36)}
+    raster = xr.DataArray(np.ones((4, 36)), axes, ("lat", "lon"))
+    return raster if crs is None else raster.rio.write_crs(crs)
+
+
+def as_values(result: Any) -> str:
+    return repr([path.cells.tolist() for path in result] if isinstance(result, list)
+                else np.asarray(getattr(result, "values", result)).tolist())  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", ON_A_RASTER)
+@pytest.mark.parametrize(("first", "given", "turned"), [(5, -65, 295), (-175, 295, -65)])
+def test_longitudes_are_turned_to_those_of_the_grid(
+    operation: str, first: float, given: float, turned: float, tmp_path: Path
+) -> None:
+    results = [
+        as_values(ON_A_RASTER[operation](globe(first), [(x, 5.0)], tmp_path))
+        for x in (given, turned)
+    ]
+    assert results[0] == results[1]
+
+
+def test_longitudes_of_a_grid_without_a_crs_are_known_by_name() -> None:
+    assert og.st_connected(globe(5, None), [(-65.0, 5.0)], [(295.0, 5.0)]).hops == 0
+
+
+def test_longitudes_are_turned_in_degrees_alone() -> None:
+    raster = globe(5).drop_vars("spatial_ref").rename(lat="y", lon="x").rio.write_crs(ALBERS)
+    with pytest.raises(og.InputError, match="outside the grid"):
+        og.cost_distance(raster, [(-65.0, 5.0)])
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [box(-20, -20, 20, 20), LineString([(-20, 5), (20, 5)]), MultiPoint([(-15, 5), (15, 5)])],
+    ids=["an area", "a line", "points"],
+)
+def test_geometries_across_the_edge_of_a_globe_are_burnt_on_both_sides(shape: Any) -> None:
+    burnt = (og.rasterize([shape], globe(5)) == 0).roll(lon=18).values
+    assert (burnt == (og.rasterize([shape], globe(-175)) == 0).values).all()
+    assert burnt.any()

@@ -6,7 +6,8 @@ import base64
 import math
 import reprlib
 import struct
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -82,13 +83,7 @@ def native_nodata(
     """
     if value is None:
         return None
-    try:
-        number = value.item() if hasattr(value, "item") else value
-        number = number if isinstance(number, int) else float(number)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{what}: nodata={value!r} is no number; pass one, or leave it out"
-        ) from None
+    number = _number(value, what)
     if dtype.kind == "f":
         if isinstance(number, int) or math.isfinite(number):
             bound = float(np.finfo(dtype).max)
@@ -113,6 +108,119 @@ def native_nodata(
             "pass a nodata= that its cells can hold, or convert the cells first"
         )
     return int(number)
+
+
+class Nodata(NamedTuple):
+    """Which cells of a raster are nodata, beside NaN and infinity."""
+
+    value: int | float | None = None
+    """Value of these cells once they are read; None if there are none."""
+    ranges: tuple[tuple[int | float, int | float], ...] = ()
+    """Least and greatest stored value that mean nodata, where cells of other values do."""
+
+    @classmethod
+    def of(cls, given: Iterable[object], dtype: np.dtype[Any], what: str) -> Nodata:
+        """Return the rule for values that a source declares; those that no cell has are left out.
+
+        As GDAL does it, cells of floats are nodata if they differ from a value in its last digits
+        only. The first value stands for all; NaN if it is among them.
+
+        Raises
+        ------
+        InputError
+            If a value is not a number.
+        """
+        values = [held for value in given if (held := _held(value, dtype, what)) is not None]
+        if not values:
+            return cls()
+        value = next((value for value in values if math.isnan(value)), values[0])
+        ranges = [_range_of(other, dtype) for other in values if math.isfinite(other)]
+        return cls(value, tuple(both for both in ranges if both != (value, value)))
+
+    def unify(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return cells in which all nodata cells have the one value; a copy if any change."""
+        for low, high in self.ranges:
+            hidden = (cells >= low) & (cells <= high)
+            if low <= self.value <= high:  # type: ignore[operator]
+                hidden &= cells != self.value
+            if hidden.any():
+                cells = np.where(hidden, cells.dtype.type(self.value), cells)
+        return cells
+
+
+def _held(value: object, dtype: np.dtype[Any], what: str) -> int | float | None:
+    """Return a declared nodata value in the dtype of the cells; None if none of them can have it.
+
+    Arithmetic and casts of xarray keep the attribute of what they began with.
+    """
+    number = _number(value, what)
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            held = math.inf if abs(number) > LARGEST else float(dtype.type(number))
+        return None if math.isinf(held) else held
+    info = np.iinfo(dtype)
+    whole = isinstance(number, int) or number.is_integer()
+    return int(number) if whole and info.min <= number <= info.max else None
+
+
+def _number(value: Any, what: str) -> int | float:
+    """Return a nodata value as a number; raise InputError if it is not one."""
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        return number if isinstance(number, int) else float(number)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{what}: nodata={value!r} is not a number; pass one, or leave it out"
+        ) from None
+
+
+def _range_of(value: int | float, dtype: np.dtype[Any]) -> tuple[int | float, int | float]:
+    """Return the least and the greatest cell that a finite nodata value stands for."""
+    if dtype.kind != "f" or (dtype.itemsize == 8 and abs(value) <= LARGEST_USUAL) or value == 0:
+        return value, value
+    nodata = dtype.type(value)
+
+    def means_nodata(cell: Any) -> bool:
+        if dtype.itemsize == 8:
+            return bool(np.float32(cell) == np.float32(nodata))
+        # of GDAL, in the arithmetic of float32
+        apart, together = abs(cell - nodata), abs(cell + nodata)
+        return bool(apart < np.float32(2) * np.finfo(np.float32).eps * together)
+
+    with np.errstate(over="ignore"):
+        nearer = _last(nodata, dtype.type(0), means_nodata)
+        farther = _last(nodata, np.copysign(np.finfo(dtype).max, nodata), means_nodata)
+    return (nearer, farther) if nearer < farther else (farther, nearer)
+
+
+def _last(start: Any, end: Any, holds: Callable[[Any], bool]) -> float:
+    """Return the last float from ``start`` towards ``end`` for which a condition holds.
+
+    It holds from ``start`` up to that one, which is found by doubling a step, then by halving it.
+    """
+    word = np.dtype(f"i{start.itemsize}")
+    sign = -1.0 if start < 0 else 1.0
+
+    def value(bits: int) -> Any:
+        return np.copysign(np.array(bits, word).view(start.dtype)[()], sign)
+
+    first, last = (int(np.abs(number).view(word)) for number in (start, end))
+    size = abs(last - first)
+    way = 1 if last > first else -1
+    inside, step = 0, 1
+    while inside < size and holds(value(first + way * min(inside + step, size))):
+        inside = min(inside + step, size)
+        step *= 2
+    while step > 1:
+        step //= 2
+        if inside + step <= size and holds(value(first + way * (inside + step))):
+            inside += step
+    return float(value(first + way * inside))
+
+
+LARGEST = float(np.finfo(np.float64).max)
+LARGEST_USUAL = 1e30
+"""Beyond it a nodata value of float64 is one of float32 that was written with fewer digits."""
 
 
 def fill_masked(
@@ -161,6 +269,20 @@ def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDA
     if nodata is not None and not np.isnan(nodata):
         valid &= values != values.dtype.type(nodata)
     return valid
+
+
+def fill_value_in_xarray(
+    value: int | float | None, dtype: np.dtype[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the attributes and the encoding by which xarray and rioxarray know a nodata value.
+
+    NaN stands in the encoding, as of cells that have been masked: arithmetic and casts to integers
+    keep attributes, and no integer is NaN.
+    """
+    if value is None:
+        return {}, {}
+    fill = {"_FillValue": dtype.type(value)}
+    return ({}, fill) if math.isnan(value) else (fill, {})
 
 
 def decode_fill_value(value: object, dtype: np.dtype[Any]) -> int | float | None:

@@ -56,7 +56,7 @@ extern "C" __global__ void pad_costs(
 }
 
 // Set ``found`` where a cell of a part of a raster, from ``first`` on, is less than ``least`` or more
-// than ``most``. NaN is neither; nodata is left out.
+// than ``most``. NaN and infinity are neither; nodata is left out.
 extern "C" __global__ void find_outside(
     const CELL* cells, Int64 first, int pitch, int height, int width, Float64 least, Float64 most,
     CELL nodata, int stated, int* found) {
@@ -64,7 +64,7 @@ extern "C" __global__ void find_outside(
   if (place >= height * width) return;
   const CELL cell = cells[first + Int64(place / width) * pitch + place % width];
   const bool outside = Float64(cell) < least || Float64(cell) > most;
-  if (outside && !(stated && cell == nodata)) atomicExch(found, 1);
+  if (outside && finite(cell) && !(stated && cell == nodata)) atomicExch(found, 1);
 }
 
 // Write the distances without their halo, whole numbers divided by ``per``, ``blank`` where there

@@ -110,7 +110,7 @@ def _within(cells: Array, most: float) -> bool:
 def first_outside(cells: Array, nodata: float | None, most: float) -> int:
     """Row-major index of the first cell below 0 or above ``most``, or -1.
 
-    NaN and nodata are neither; infinities are nodata only where nodata is infinite.
+    NaN, infinity and nodata are neither.
     """
     if _within(cells, most):  # at once: threads wait for one another between bands
         return -1
@@ -122,6 +122,7 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
         outside = known < 0
         if not float(np.fmax.reduce(known, None)) <= most:
             outside |= known.astype(np.float64) > most
+        outside &= np.isfinite(known)
         if stated:
             outside &= known != nothing
         if outside.any():

@@ -68,7 +68,7 @@ def are_within(
     *,
     device: Device | None = None,
 ) -> bool:
-    """Return whether all cells of a part of a raster are NaN, nodata or within limits.
+    """Return whether all cells of a part of a raster are nodata, not finite, or within limits.
 
     ``dtype`` is that of distances, for which the other kernels are compiled too.
     """

@@ -46,7 +46,7 @@ def check_friction(
     longest: float,
     unit: int,
 ) -> None:
-    """Raise InputError at the first cell whose friction is negative, infinite or too large.
+    """Raise InputError at the first cell whose friction is negative or too large.
 
     Refuse too, where distances are integers, what is not a multiple of ``unit``. The other
     arguments are those of `most_friction`.
@@ -55,8 +55,8 @@ def check_friction(
     bad = first_outside(cells, nodata, most)
     if bad >= 0:
         must = (
-            f"; it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
-            f"{longest:g} long: mark barriers as nodata (NaN)"
+            f"; it must be 0 or more, at most {most:g} in {dtype} where steps are up to "
+            f"{longest:g} long: mark barriers as nodata, NaN or infinity"
         )
         refuse_cell("friction", cells, bad, frame, must)
     if dtype.kind == "i":

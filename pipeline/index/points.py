@@ -34,7 +34,7 @@ from orograph.kernels.boundary.propagate import unreached
 from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.nodata import valid_cells
+from orograph.tiles.nodata import fill_value_in_xarray, valid_cells
 from orograph.tiles.raster.points import PointsLike, as_points, cells_of, snap_to_valid
 from orograph.tiles.storage import State, Storage
 
@@ -274,8 +274,9 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
     )
     rows, columns = window.slices
     coords = whole.isel({y_name: rows, x_name: columns}).coords
-    attrs = {**cost.attrs, "_FillValue": cost.fill_value}
-    field = xr.DataArray(out, coords, (y_name, x_name), cost.name, attrs)
+    fill, encoding = fill_value_in_xarray(cost.fill_value, out.dtype)
+    variable = xr.Variable((y_name, x_name), out, {**cost.attrs, **fill}, encoding)
+    field = xr.DataArray(variable, coords, name=cost.name)
     return field.to_dataset().assign_attrs(problem.attributes({}))
 
 

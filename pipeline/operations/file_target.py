@@ -123,7 +123,7 @@ class FileTarget:
         dims = {dim for variable in self.job.outputs for dim in stored[variable.name].dims}
         opened = open_netcdf(self.path, {str(dim): CHUNK for dim in dims})
         for name in opened.variables:
-            opened[name].attrs = dict(stored[name].attrs)
+            _describe_as(opened[name], stored[name])
         return opened.assign_attrs(stored.attrs)
 
 
@@ -200,6 +200,13 @@ def _write_optimised(source: Path, path: Path) -> None:
     sync_file(path)
 
 
+def _describe_as(raster: xr.DataArray, stored: xr.DataArray) -> None:
+    """Give a raster of a file the attributes and the nodata value of its Zarr store."""
+    raster.attrs = dict(stored.attrs)
+    if "_FillValue" in stored.encoding:
+        raster.encoding["_FillValue"] = stored.encoding["_FillValue"]
+
+
 def open_geotiff(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:
     """Open a GeoTIFF lazily as a dataset, with the attributes and tables of its Zarr store."""
     import rioxarray
@@ -211,7 +218,7 @@ def open_geotiff(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:
     raster = opened.squeeze("band", drop=True)
     before = stored[variable]
     raster = raster.rename(dict(zip(raster.dims, before.dims, strict=True)))
-    raster.attrs = dict(before.attrs)
+    _describe_as(raster, before)
     tables = {
         str(name): column.load()
         for name, column in stored.data_vars.items()

@@ -20,6 +20,7 @@ from orograph.execution.options import RunSpec, run_layout
 from orograph.execution.settings import setting
 from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
 from orograph.tiles.storage import Storage
@@ -198,7 +199,11 @@ class DatasetJob(Job[xr.Dataset]):
 
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Build a dataset of the output arrays and the engine's table."""
-        return self.dataset(sink.arrays, whole_columns(engine.table()), attributes)
+        columns = {
+            name: (*column, self.column_attributes(name))
+            for name, column in whole_columns(engine.table()).items()
+        }
+        return self.dataset(sink.arrays, columns, attributes)
 
     def dataset(
         self, arrays: Mapping[str, Any], columns: Mapping[str, Any], attributes: Mapping[str, Any]
@@ -208,10 +213,7 @@ class DatasetJob(Job[xr.Dataset]):
         dims = (place.y_name, place.x_name)
         # xarray keeps attributes in arithmetic, but no encoding: by it `plot` tells a result from
         # what was computed of it, whose units are others
-        variables = {
-            v.name: (dims, arrays[v.name], _stated(v), {"dtype": np.dtype(v.dtype)})
-            for v in self.outputs
-        }
+        variables = {v.name: (dims, arrays[v.name], *_stated(v)) for v in self.outputs}
         return xr.Dataset(
             {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
         )
@@ -278,6 +280,11 @@ class RasterJob(DatasetJob):
     def has_table(self) -> bool:
         """Whether the problem also produces table columns."""
         return self.coordinates is not None or bool(getattr(self.problem, "columns", None))
+
+    def column_attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of a column of the problem's table, if it states any."""
+        stated = getattr(self.problem, "column_attributes", None)
+        return {} if stated is None else dict(stated(name))
 
     @property
     def is_table(self) -> bool:
@@ -399,10 +406,11 @@ def raster_job(
     )
 
 
-def _stated(variable: Variable) -> dict[str, Any]:
-    """Return the attributes of an output variable, including ``_FillValue`` as in a stored one."""
-    fill = {} if variable.fill_value is None else {"_FillValue": variable.fill_value}
-    return {**variable.attrs, **fill}
+def _stated(variable: Variable) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return attributes and encoding of an output variable, with ``_FillValue`` as in a store."""
+    dtype = np.dtype(variable.dtype)
+    fill, encoding = fill_value_in_xarray(variable.fill_value, dtype)
+    return {**variable.attrs, **fill}, {"dtype": dtype, **encoding}
 
 
 def whole_columns(table: ResultTable) -> dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]]:

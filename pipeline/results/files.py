@@ -18,6 +18,7 @@ from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
 from orograph.tiles.files import new_file
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
@@ -144,6 +145,8 @@ def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:
         return result.to_dataset(name=result.name or NAME)
     place = raster.georeference
     cells = raster.read(Window(0, 0, *raster.shape))
-    attributes = {} if raster.nodata is None else {"_FillValue": raster.dtype.type(raster.nodata)}
-    array = xr.DataArray(cells, place.coords(), (place.y_name, place.x_name), attrs=attributes)
+    variable = xr.Variable(
+        (place.y_name, place.x_name), cells, *fill_value_in_xarray(raster.nodata, raster.dtype)
+    )
+    array = xr.DataArray(variable, place.coords())
     return array.to_dataset(name=raster.name or NAME)

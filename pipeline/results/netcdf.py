@@ -43,13 +43,14 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
     dataset = dataset.copy()
     for variable in dataset.variables.values():
         # a raster in memory has none, one of a store that of Zarr
+        fill = variable.encoding.get("_FillValue")
         variable.encoding = {}
         if variable.dtype.kind in "iufb" and variable.ndim:
             variable.encoding |= {"zlib": True, "complevel": 1, "shuffle": True}
             if variable.chunks is not None:
                 variable.encoding["chunksizes"] = tuple(map(max, variable.chunks))
         if variable.dtype.kind == "f" and "_FillValue" not in variable.attrs:
-            variable.encoding["_FillValue"] = None
+            variable.encoding["_FillValue"] = fill
         if GRID_MAPPING in dataset.coords and variable.ndim == 2:
             variable.encoding["grid_mapping"] = GRID_MAPPING
     # in this thread: neither by a cluster, which may not reach the file, nor out of order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import xarray as xr
@@ -124,14 +124,17 @@ def _quantity(units: str) -> dict[str, float]:
 def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:
     """Return values times a scale, with the array's attributes and the new unit."""
     attributes = {**array.attrs, "units": unit}
+    encoding: dict[str, Any] = {}
+    if array.encoding.get("_FillValue") is not None:
+        encoding["_FillValue"] = array.encoding["_FillValue"]
     values = array
     if values.dtype.kind != "f":
         fill = attributes.pop("_FillValue", None)
         values = values.astype(np.float64)
         values = values if fill is None else values.where(values != fill)
-        attributes["_FillValue"] = np.nan
+        encoding["_FillValue"] = np.nan
     kind = values.dtype.type
     # 3600 is a float, and its reciprocal is not
     found: xr.DataArray = values / kind(1 / scale) if scale < 1 else values * kind(scale)
-    found.attrs, found.encoding = attributes, {"dtype": values.dtype}
+    found.attrs, found.encoding = attributes, {"dtype": values.dtype, **encoding}
     return found

@@ -16,7 +16,7 @@ from orograph.tiles.arrays import empty
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.nodata import fill_masked
+from orograph.tiles.nodata import Nodata, fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class _RasterOf(Generic[CellsT]):
     tile: int | None = None
     shard: int | None = None
     on_gpu: bool = False
+    rule: Nodata = field(default_factory=Nodata)
+    """Which stored cells are nodata, where `read` changes them to ``nodata``."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -146,7 +148,7 @@ class ArrayRaster(_RasterOf["NDArray[Any]"]):
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order."""
         check_window(window, self.shape, self.name)
-        cells = self.cells[window.slices]
+        cells = self.rule.unify(self.cells[window.slices])
         if cells.flags.c_contiguous and cells.dtype == self.dtype:
             return cells
         copy = empty(window.shape, self.dtype)
@@ -185,7 +187,7 @@ class LazyRaster(_RasterOf["xr.Variable"]):
         cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
         if isinstance(cells, np.ma.MaskedArray):
             cells, _ = fill_masked(cells, self.dtype, self.nodata, self.name or "masked array")
-        return np.ascontiguousarray(to_host(cells), dtype=self.dtype)
+        return self.rule.unify(np.ascontiguousarray(to_host(cells), dtype=self.dtype))
 
     def fingerprint(self) -> str:
         """Return an identifier of the content: of the Dask graph, the file, or all cells."""

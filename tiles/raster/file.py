@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
-from orograph.tiles.nodata import native_nodata, supported_dtype
+from orograph.tiles.nodata import Nodata, native_nodata, supported_dtype
 from orograph.tiles.patience import patiently
 from orograph.tiles.raster.array import check_band, check_window
 from orograph.tiles.raster.ascii_grid import (
@@ -83,11 +83,13 @@ class FileRaster:
                     "unpack it first (gdal_translate -unscale -ot Float32), or open it with "
                     "rioxarray.open_rasterio(..., mask_and_scale=True)"
                 )
-            if nodata is None:
-                nodata = _nodata(dataset, at)
-                if nodata is None and dataset.driver == "GRASSASCIIGrid":
-                    nodata = GRASS_NODATA
-            self.nodata = native_nodata(nodata, self.dtype, what)
+            given = native_nodata(nodata, self.dtype, what)
+            if given is None:
+                given = _nodata(dataset, at)
+                if given is None and dataset.driver == "GRASSASCIIGrid":
+                    given = GRASS_NODATA
+            self.rule = Nodata.of(() if given is None else (given,), self.dtype, what)
+            self.nodata = self.rule.value
             self.masked = _has_mask(dataset, at)
             if self.masked and self.nodata is None:
                 if self.dtype.kind != "f":
@@ -150,7 +152,7 @@ class FileRaster:
                 f"{self.path}: band {self.band}, {window}, cannot be read: {error}; "
                 "restore the file from a copy"
             ) from error
-        cells = np.ascontiguousarray(cells, dtype=self.dtype)
+        cells = self.rule.unify(np.ascontiguousarray(cells, dtype=self.dtype))
         if hidden is not None:
             self._hide(cells, hidden)
         return cells

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.nodata import fill_masked, native_nodata, supported_dtype
+from orograph.tiles.nodata import Nodata, fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
 from orograph.tiles.raster.version import absolute, is_remote
 from orograph.tiles.store.raster import StoreRaster
@@ -97,11 +98,11 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
         raise InputError(f"{what}: band={band}, but it has one layer only; leave band= out")
     _check_shape(source.shape, what)
     dtype = supported_dtype(source.dtype, what)
-    value = native_nodata(nodata, dtype, what)
+    rule = _rule(nodata, (), dtype, what)
     if isinstance(source, np.ma.MaskedArray):
-        cells, value = fill_masked(source, dtype, value, "masked array")
-        return ArrayRaster(cells, dtype, value)
-    return ArrayRaster(to_host(source), dtype, value, on_gpu=is_cupy(source))
+        cells, value = fill_masked(source, dtype, rule.value, "masked array")
+        return ArrayRaster(cells, dtype, value, rule=rule)
+    return ArrayRaster(to_host(source), dtype, rule.value, on_gpu=is_cupy(source), rule=rule)
 
 
 def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
@@ -121,8 +122,8 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
                 f"{what}: its attribute {key} is {source.attrs[key]}: cells are packed; open the "
                 "file with mask_and_scale=True"
             )
-    stated = _declared_nodata(source) if nodata is None else nodata
-    value = native_nodata(stated, dtype, what)
+    rule = _rule(nodata, _declared_nodata(source), dtype, what)
+    value = rule.value
     place = Georeference.from_dataarray(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
     # xarray names an array of a Dask array by the key of that one, which is not a name.
@@ -141,12 +142,14 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
         on_gpu = is_cupy(source.data)
-        return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs, on_gpu=on_gpu)
+        of_cells = to_host(source.data), dtype, value, place, name, attrs
+        return ArrayRaster(*of_cells, on_gpu=on_gpu, rule=rule)
     file = source.encoding.get("source")
     known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
     path = absolute(str(file)) if known else ""
     on_gpu = is_cupy(source.variable._data)
-    return LazyRaster(source.variable, dtype, value, place, name, attrs, path=path, on_gpu=on_gpu)
+    of_cells = source.variable, dtype, value, place, name, attrs
+    return LazyRaster(*of_cells, path=path, on_gpu=on_gpu, rule=rule)
 
 
 def _dimension_of_layers(source: xr.DataArray) -> Hashable:
@@ -170,18 +173,28 @@ def _on_cluster(source: xr.DataArray) -> bool:
     return False
 
 
-def _declared_nodata(source: xr.DataArray) -> Any:
-    """Return the nodata value that a DataArray declares, by the rules of rioxarray."""
+def _rule(
+    nodata: float | None, declared: Iterable[object], dtype: np.dtype[Any], what: str
+) -> Nodata:
+    """Return which cells are nodata: by the argument, if it is given, else as declared."""
+    given = native_nodata(nodata, dtype, what)
+    return Nodata.of(declared if given is None else (given,), dtype, what)
+
+
+def _declared_nodata(source: xr.DataArray) -> list[Any]:
+    """Return the nodata values that a DataArray declares, by the rules of xarray and rioxarray."""
     if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
-        return None  # masked when it was opened: nodata is NaN now
-    if source.dtype.kind == "b" and source.attrs.get("_FillValue", 0) not in (0, 1):
-        return None  # xarray keeps attributes in comparisons: that of the values compared
-    if "rioxarray" in sys.modules:  # only then can its accessor hold one (rio.set_nodata)
-        return source.rio.nodata
-    for key in ("_FillValue", "missing_value", "fill_value", "nodata"):
-        if key in source.attrs:
-            return source.attrs[key]
-    return None
+        return [np.nan]  # masked when it was opened
+    declared = [source.attrs[key] for key in ("_FillValue", "missing_value") if key in source.attrs]
+    declared = [value for each in declared for value in np.ravel(each)]
+    if not declared and "rioxarray" in sys.modules:  # its accessor may hold one (rio.set_nodata)
+        with suppress(OverflowError, ValueError):  # one that no cell has
+            declared = [source.rio.nodata]
+    if not declared:
+        declared = [source.attrs.get("fill_value", source.attrs.get("nodata"))]
+    of_bool = source.dtype.kind == "b"
+    # xarray keeps attributes in comparisons: that of the values compared
+    return [v for v in declared if v is not None and not (of_bool and v not in (0, 1))]
 
 
 def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster | None:

@@ -16,6 +16,7 @@ from xarray.core import indexing
 from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.grid.georeference import GRID_MAPPING
 from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.store.raster import StoreRaster
 
 
@@ -100,10 +101,9 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
     The name of the Dask array identifies its cells; every array derived from it has another name.
     """
     place = raster.georeference
-    attributes = dict(raster.attrs)
-    if raster.nodata is not None:
-        attributes["_FillValue"] = raster.dtype.type(raster.nodata)
-    encoding: dict[str, Any] = {"source": raster.path, "storage": raster.storage}
+    fill, encoding = fill_value_in_xarray(raster.nodata, raster.dtype)
+    attributes = {**raster.attrs, **fill}
+    encoding |= {"source": raster.path, "storage": raster.storage}
     if place.grid_mapping_attributes():
         encoding["grid_mapping"] = GRID_MAPPING
     names = place.y_name, place.x_name

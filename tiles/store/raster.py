@@ -39,7 +39,7 @@ from orograph.tiles.format.metadata import (
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.nodata import native_nodata
+from orograph.tiles.nodata import Nodata, native_nodata
 from orograph.tiles.patience import patiently
 from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.shard import (
@@ -110,6 +110,7 @@ class StoreRaster:
         own = native_nodata(nodata, header.dtype, path)
         self._header = header if own is None else replace(header, nodata=own)
         self._given = nodata
+        self._rule = Nodata() if own is None else Nodata.of((own,), header.dtype, path)
         member = store.members[self.variable]
         self._opened = store.state, member.checksums, shard_format(member.document)
         """State of the metadata that were read first, and what they state of the shards."""
@@ -207,8 +208,7 @@ class StoreRaster:
         DamagedChunkError
             If a tile cannot be decoded or its shard is missing; the message names them.
         """
-        cells: NDArray[Any] = self._read(window, None)
-        return cells
+        return self._rule.unify(self._read(window, None))
 
     def decode(self, window: Window, target: CellTarget) -> bool:
         """Read the cells of ``window`` to a device, which decodes them; return whether it was done.
@@ -226,7 +226,7 @@ class StoreRaster:
         aligned = not (window.y % tile or window.x % tile) and all(
             end % tile == 0 or end == most for end, most in zip(ends, whole.shape, strict=True)
         )
-        if self.storage.etags or not aligned or self._opened[2] is None:
+        if self.storage.etags or not aligned or self._opened[2] is None or self._rule.ranges:
             return False
         self._read(window, target)
         return True

@@ -70,10 +70,10 @@ def labels(*cells: tuple[int, int]) -> np.ndarray:
 # --- friction -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [-2.0, np.inf, -np.inf, -1e-300], ids=str)
+@pytest.mark.parametrize("value", [-2.0, -1e-300], ids=str)
 @pytest.mark.parametrize("tile", [2, 7])
 @pytest.mark.parametrize("how", ["array", "dask", "store"])
-def test_refuses_friction_that_is_negative_or_infinite_and_says_where(
+def test_refuses_friction_that_is_negative_and_says_where(
     value: float, tile: int, how: str, tmp_path: Path
 ) -> None:
     """The first in rows, wherever the raster is and whichever tile finds one."""

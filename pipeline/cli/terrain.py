@@ -19,6 +19,9 @@ def add_terrain(parser: argparse.ArgumentParser) -> None:
     file, name = "FILE", "NAME=NUMBER"
     group.add_argument("--surface", metavar=file, help="heights for measuring lengths")
     group.add_argument("--elevation", metavar=file, help="heights for computing slopes")
+    group.add_argument(
+        "--elevation-unit", metavar="UNIT", help="unit of these heights: m, ft or us-ft"
+    )
     group.add_argument("--vertical-factor", metavar="NAME", help="factor of slope, or its table")
     group.add_argument(
         "--vertical-coefficients", nargs="+", type=pair_of, metavar=name, help=COEFFICIENTS
@@ -48,7 +51,7 @@ def check_terrain(options: argparse.Namespace) -> None:
 
 def _terrain_of(options: argparse.Namespace) -> og.TerrainCost | None:
     names = (
-        *("surface", "elevation", "vertical_factor", "vertical_coefficients"),
+        *("surface", "elevation", "elevation_unit", "vertical_factor", "vertical_coefficients"),
         *("horizontal_raster", "horizontal_factor", "horizontal_coefficients"),
     )
     given: dict[str, Any] = {name: getattr(options, name) for name in names}

@@ -11,6 +11,8 @@ from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.lengths import warn_of_web_mercator
+from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.dataset import as_dataset
@@ -43,7 +45,7 @@ def component_table(
         The index is ``label``. Columns are ``class`` (with the dtype of the raster), ``cells``,
         ``area``, ``x`` and ``y`` (the mean of the cell centres), and ``top``, ``left``, ``bottom``,
         ``right`` (rows and columns, the last two exclusive). Areas are in square metres if the CRS
-        gives the length of a unit or of a degree (on WGS 84), else in squared units of the
+        gives the length of a unit or of a degree (on its ellipsoid), else in squared units of the
         coordinates; ``attrs["area_unit"]`` is the unit. ``attrs["crs_wkt"]`` is the CRS of the
         centroids, which `to_geodataframe` converts to points. The table takes about 100 bytes for
         each component.
@@ -145,14 +147,14 @@ def cell_areas(place: Georeference, height: int, argument: str = "result") -> tu
         )
     dy, dx = size
     crs = None if place.crs_wkt is None else parse_crs(place.crs_wkt, argument)
+    if crs is None and place.length_unit is not None:
+        return np.full(height, dy * dx * place.metres**2), "m²"
     if crs is None:
         return np.full(height, dy * dx), "squares of the unit of coordinates"
     if not crs.is_geographic:
-        metres = crs.axis_info[0].unit_conversion_factor if crs.axis_info else 1.0
-        return np.full(height, dy * dx * metres**2), "m²"
-    from pyproj import Geod
-
-    globe = Geod(ellps="WGS84")
+        warn_of_web_mercator(place)
+        return np.full(height, dy * dx * unit_of_crs(crs).metres ** 2), "m²"
+    globe = ellipsoid_of(crs)
     areas = [
         abs(globe.polygon_area_perimeter([0, dx, dx, 0], [y - dy / 2, y - dy / 2, y + dy / 2,
                                                           y + dy / 2])[0])

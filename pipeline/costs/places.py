@@ -73,7 +73,8 @@ def headings(
             eastward = -1.0
         if place.y.size > 1 and place.y[1] > place.y[0]:
             southward = -1.0
-    across, along = step_lengths(place, shape, cell_size)[:2, 0].tolist()
+    sides = step_lengths(place, shape, cell_size, slopes_only=True)
+    across, along = sides[:2, 0].tolist()
     east, south = eastward * across, southward * along
     steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
     return [math.degrees(math.atan2(dx * east, -dy * south)) % 360 for dy, dx in steps]

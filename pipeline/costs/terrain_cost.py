@@ -10,6 +10,7 @@ from orograph.costs.slope_factors import FactorLike, factor_coefficients
 from orograph.tiles import html
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.units import check_elevation_unit
 from orograph.tiles.raster.raster import RasterLike, open_raster
 
 HORIZONTAL = "horizontal_raster"
@@ -25,11 +26,15 @@ class TerrainCost:
     Parameters
     ----------
     surface : raster, optional
-        Heights for measuring lengths, in the unit of the coordinates, with the shape of the
-        friction. By default those of ``elevation``. One of the two is required, except with a
-        ``horizontal_raster``, where the ground is level without them.
+        Heights for measuring lengths, with the shape of the friction. By default those of
+        ``elevation``. One of the two is required, except with a ``horizontal_raster``, where the
+        ground is level without them.
     elevation : raster, optional
         Heights for computing slopes. By default those of ``surface``.
+    elevation_unit : {"m", "ft", "us-ft"}, optional
+        Unit of the heights of ``surface`` and ``elevation``, as for `walking_time`. Heights are
+        converted to the unit of the CRS; without coordinates they are in the unit of
+        ``cell_size``.
     vertical_factor : str, mapping, sequence or path, optional
         Factor of a step as a function of its slope in degrees, positive uphill; by default 1.
         Either one of ArcGIS's functions by name: ``"binary"``, ``"linear"``,
@@ -80,6 +85,7 @@ class TerrainCost:
         *,
         surface: RasterLike | None = None,
         elevation: RasterLike | None = None,
+        elevation_unit: str | None = None,
         vertical_factor: FactorLike | None = None,
         vertical_coefficients: Mapping[str, float] | None = None,
         horizontal_raster: RasterLike | None = None,
@@ -101,6 +107,8 @@ class TerrainCost:
                 )
         self.surface = surface
         self.elevation = elevation
+        check_elevation_unit(elevation_unit)
+        self.elevation_unit = elevation_unit
         self.horizontal_raster = horizontal_raster
         self.coefficients = factor_coefficients(vertical_factor, vertical_coefficients)
         """Coefficients of the factor of slope."""
@@ -120,6 +128,7 @@ class TerrainCost:
         rows = {
             "surface": shown(self.surface),
             "elevation": shown(self.elevation),
+            **({} if self.elevation_unit is None else {"unit of heights": self.elevation_unit}),
             "vertical factor": shown(self._factor),
         }
         if self.horizontal_raster is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,24 @@ from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.source_costs import per_source
 from orograph.costs.places import LevelRaster, PlaceRaster, headings
-from orograph.costs.terrain_cost import TerrainCost
+from orograph.costs.terrain_cost import HORIZONTAL, TerrainCost
 from orograph.distance.checks import check_friction, check_heights
 from orograph.kernels.relax.models import BARRIER, MODELS, NAMED, CostModel
 from orograph.kernels.relax.models.factors import ANGLES
 from orograph.tiles.arguments import check_number, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.units import (
+    ELEVATION_UNITS,
+    METRE,
+    LengthUnit,
+    check_elevation_unit,
+    unit_of_heights,
+)
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
+from orograph.tiles.raster.scaled import scaled
 
 DTYPES = ("float64", "float32", "int64")
 COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
@@ -40,6 +49,13 @@ class Surface:
     """By name; first the one that the others must match."""
     barriers: Raster | None = None
     """Cells of it that are not 0 or nodata are impassable."""
+    length_scale: float = 1.0
+    """By which lengths of the grid are multiplied: metres in a unit of them, for times."""
+
+    def lengths(self, cell_size: float | tuple[float, float] | None) -> npt.NDArray[np.float64]:
+        """Return the lengths of steps; see `step_lengths`."""
+        first = self.first
+        return step_lengths(first.georeference, first.shape, cell_size) * self.length_scale
 
     @property
     def rasters(self) -> tuple[Raster, ...]:
@@ -158,6 +174,42 @@ def open_terrain(
     return Surface(named, parse_barriers(barriers, first)), model
 
 
+def in_metres(surface: Surface, elevation_unit: str | None) -> Surface:
+    """Return the surface of a cost model in seconds: its heights and lengths become metres.
+
+    Raises
+    ------
+    InputError
+        As `heights_in` does.
+    """
+    elevation = heights_in(METRE, surface.named["elevation"], "elevation", elevation_unit)
+    metres = surface.first.georeference.metres
+    return replace(surface, named={**surface.named, "elevation": elevation}, length_scale=metres)
+
+
+def heights_in(
+    unit: LengthUnit, raster: Raster, argument: str, elevation_unit: str | None
+) -> Raster:
+    """Return a raster of heights in a unit.
+
+    Raises
+    ------
+    InputError
+        If nothing tells the unit of the heights, or ``elevation_unit`` is unknown.
+    """
+    place = raster.georeference
+    heights = check_elevation_unit(elevation_unit) or unit_of_heights(
+        raster.attrs, place.crs_wkt, place.length_unit
+    )
+    if heights is None:
+        names = ", ".join(map(repr, ELEVATION_UNITS))
+        raise InputError(
+            f"{argument}: its lengths are in {place.length_unit and place.length_unit.name}, and "
+            f"nothing tells the unit of its heights; pass elevation_unit=, one of {names}"
+        )
+    return scaled(raster, heights.metres / unit.metres)
+
+
 def _open_of_terrain(name: str, source: Any, terrain: TerrainCost, first: Raster) -> Raster:
     """Open a raster of a cost of terrain; level ground where it is None."""
     if source is None:
@@ -167,7 +219,10 @@ def _open_of_terrain(name: str, source: Any, terrain: TerrainCost, first: Raster
         given = "surface" if name == "elevation" else "elevation"
     raster = open_raster(source, argument=given)
     check_same_grid(given, raster, first)
-    return raster
+    unit = first.georeference.length_unit
+    if given == HORIZONTAL or (unit is None and terrain.elevation_unit is None):
+        return raster  # without coordinates, heights are in the unit of lengths
+    return heights_in(unit or METRE, raster, given, terrain.elevation_unit)
 
 
 def _further_rasters(cost: str, given: Mapping[str, RasterLike] | None) -> dict[str, RasterLike]:

@@ -59,7 +59,6 @@ from orograph.source_runs.growth import Growth
 from orograph.source_runs.runs import job_of_runs
 from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
 
@@ -106,8 +105,9 @@ def cost_distance(
     Parameters
     ----------
     friction : raster
-        Cost per unit of length in each cell, shape (y, x), not negative; zero is allowed. Nodata
-        cells are barriers. With ``cost="absolute_difference"``, the elevation.
+        Cost per unit of length in each cell, shape (y, x), not negative; zero is allowed. The unit
+        is that of the CRS, the metre if the CRS is in degrees. Nodata cells are barriers, as are
+        those that are not finite. With ``cost="absolute_difference"``, the elevation.
     sources : raster, points or vector layer
         Where paths begin: a raster, points or a vector layer. In a raster of the same shape and
         CRS, cells that are not 0 or nodata are sources, and their values are their labels. Points
@@ -138,8 +138,9 @@ def cost_distance(
     max_cost : float
         Cells with a greater cost stay unreached; exact.
     cell_size : float or (float, float), optional
-        Side of a cell, or (y, x) sides, in place of those of the coordinates; 1 measures in cells.
-        By default degrees become metres along the WGS 84 ellipsoid, row by row.
+        Side of a cell, or (y, x) sides, in the unit of the CRS (metres if it is in degrees), in
+        place of those of the coordinates; 1 measures in cells. By default degrees become metres
+        along the ellipsoid of the CRS, row by row.
     target_values : sequence of float, optional
         Raster values (by default all but 0) or labels of lines and areas (all) that are sources.
     label : str, optional
@@ -185,7 +186,8 @@ def cost_distance(
         x), int64: label of the nearest source, -1 (``_FillValue``) where unreached. Attributes:
         ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or beyond
         ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
-        ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``) and ``dtype``; and
+        ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``), ``length_unit``
+        (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and ``dtype``; and
         ``links``, the number of directed steps along links.
 
     Raises
@@ -246,12 +248,11 @@ def cost_distance(
         )
         check_choice("direction", direction, ("from", "to"))  # both ways cost the same
         surface = open_surface(friction, "friction", *which, argument="friction", barriers=barriers)
-        first = surface.first
         return eikonal_job(
             surface.inputs,
             surface.valid,
             surface.impassable,
-            step_lengths(first.georeference, first.shape, cell_size),
+            surface.lengths(cell_size),
             sources,
             spec,
             dtype=dtype,
@@ -324,7 +325,7 @@ def distance_job(
     outside = check_choice("outside", outside, OUTSIDE)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
-    lengths = step_lengths(first.georeference, first.shape, cell_size)
+    lengths = surface.lengths(cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     sources, source_cost = read_columns(sources, label, source_cost, name)
@@ -370,6 +371,8 @@ def distance_job(
         initial=0.0 if isinstance(starts, list) or source_raster is None else starts,
         links=joined,
         backend=choose_backend("open_tile", rasters, spec, lacking),
+        length_unit=first.georeference.length_unit,
+        length_scale=surface.length_scale,
     )
     if origin.strengths is None:
         return _solve(problem, named, wanted, labels, spec, origin.notes)

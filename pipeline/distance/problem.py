@@ -42,6 +42,7 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
+from orograph.tiles.grid.units import LengthUnit
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
@@ -104,6 +105,10 @@ class Distance(FrontierDefaults):
     links: Links | None = None
     may_start_nowhere: bool = False
     """Whether other runs have further sources, so that this one need have none."""
+    length_unit: LengthUnit | None = None
+    """Unit of the grid's lengths; None if it is not known."""
+    length_scale: float = 1.0
+    """By which ``lengths`` are longer than those of the grid: metres in a unit, for times."""
 
     @classmethod
     def on_rasters(
@@ -489,7 +494,7 @@ class Distance(FrontierDefaults):
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the arguments, and the numbers of reached, unreached and impassable cells."""
-        dx, dy = self.lengths[:2, 0].tolist()
+        dx, dy = (self.lengths[:2, 0] / self.length_scale).tolist()
         coefficients = list(self.model.coefficients)
         return {
             "cost_model": self.model.name,
@@ -498,6 +503,7 @@ class Distance(FrontierDefaults):
             "connectivity": self.connectivity,
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
             "cell_size": [dy, dx] if self.lengths.shape[1] == 1 else "geodesic",
+            **({} if self.length_unit is None else {"length_unit": self.length_unit.name}),
             "dtype": str(self.dtype),
             **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},

@@ -6,7 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from orograph.distance.arguments import DTYPES, SLOPES, model_coefficients, open_surface
+from orograph.distance.arguments import (
+    DTYPES,
+    SLOPES,
+    in_metres,
+    model_coefficients,
+    open_surface,
+)
 from orograph.distance.cost_distance import distance_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.relax.models import CostModel, lacking_on_gpu
@@ -28,6 +34,7 @@ def walking_time(
     elevation: RasterLike,
     sources: SourcesLike,
     *,
+    elevation_unit: str | None = None,
     friction: RasterLike | None = None,
     model: str = "tobler",
     rasters: Mapping[str, Any] | None = None,
@@ -60,16 +67,21 @@ def walking_time(
     Parameters
     ----------
     elevation : raster
-        Heights, shape (y, x), in the unit of the coordinates; nodata cells are barriers.
+        Heights, shape (y, x); nodata cells are barriers.
     sources : raster, points or vector layer
         As for `cost_distance`.
+    elevation_unit : {"m", "ft", "us-ft"}, optional
+        Unit of the heights: metres, international feet or US survey feet. By default that of the
+        raster's attribute ``units`` or of a vertical CRS, else metres. It is required if none of
+        these tells it and the CRS is neither in metres nor in degrees.
     friction : raster, optional
         Additional cost of walking in each cell, shape (y, x), not negative; nodata cells are
         barriers. ``"tobler"`` multiplies the time of a step by the mean friction of its two cells
         (default 1); ``"walk"`` adds their mean times ``lambda`` times the length (default 0).
     model : str
         Tobler's hiking function (``"tobler"``) or GRASS r.walk by Naismith and Langmuir
-        (``"walk"``). Both return seconds if elevation and lengths are in metres.
+        (``"walk"``). Both return seconds: heights and lengths become metres first. Coordinates
+        whose unit is not known count as metres.
     rasters : mapping of str to raster, optional
         Further rasters, by name, for a model of your own, such as ``{"wind": wind}``; the models
         above do not need any.
@@ -121,10 +133,11 @@ def walking_time(
     (array([[  0. , 101.4, 202.9]]), array([[  0. ,  71.5, 142.9]]))
     """
     model = check_choice("model", model, SLOPES)
+    surface = open_surface(
+        elevation, model, nodata, band, variable, friction, rasters, barriers=barriers
+    )
     return distance_job(
-        open_surface(
-            elevation, model, nodata, band, variable, friction, rasters, barriers=barriers
-        ),
+        in_metres(surface, elevation_unit),
         CostModel(model, False, model_coefficients(model, coefficients)),
         sources,
         RunSpec(**options),

@@ -169,8 +169,9 @@ def flow_distance(
     xarray.Dataset
         ``distance``, float64: the length of the flow path from the cell to the last cell, or to the
         first stream cell on it; 0 at these cells, NaN where water reaches no stream, and on nodata.
-        The unit is that of the coordinates, such as metres; on geographic grids metres along
-        geodesics; without coordinates cells. Coordinates and CRS are those of the directions.
+        The unit, in the attribute ``units``, is the metre if the CRS or the coordinates tell
+        theirs (in degrees along geodesics), cells without coordinates, else the unknown one of the
+        coordinates. Coordinates and CRS are those of the directions.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class StepLengths:
     """Of each row, or of all rows; shape (rows or 1, 8)."""
     bits: int
     unit: str
-    """Of the lengths in floating point; empty: not known."""
+    """Unit of the lengths in floating point, empty if it is not known."""
 
     @classmethod
     def of_raster(
@@ -38,16 +38,16 @@ class StepLengths:
     ) -> StepLengths:
         """Return the lengths of the steps of a raster, rounded to multiples of a power of two.
 
-        A way through all cells fits into `ROOM` binary digits.
+        They are in metres if the unit of the grid's lengths is known. A path through all cells
+        fits into `ROOM` binary digits.
         """
         place = raster.georeference
-        steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size))
+        known = place.length_unit is not None
+        steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size) * place.metres)
         _, exponent = math.frexp(float(steps.max()))
         cells = raster.shape[0] * raster.shape[1]
         bits = min(BITS + max(0, 1 - exponent), ROOM - exponent - cells.bit_length())
-        unit = ""
-        if cell_size is None and (place.y is None or place.is_geographic):
-            unit = "cells" if place.y is None else "m"
+        unit = "m" if known else "cells" if place.y is None and cell_size is None else ""
         return cls(np.rint(np.ldexp(steps, bits)).astype(np.int64), bits, unit)
 
     def of_rows(self, window: Window) -> Integers:

@@ -237,6 +237,10 @@ class StreamNetwork:
             blocks[variable.name] = block
         return blocks
 
+    def column_attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of a column of the table of links."""
+        return self.steps.attributes("length of the link") if name == "length" else {}
+
     def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
         """Return the links that begin in a tile, and the cells of all that pass it."""
         rows = {name: column[saved.starts] for name, column in message.columns.items()}

@@ -71,8 +71,8 @@ def streams(
         A table along the dimension ``links``:
 
         - ``strahler``, ``shreve``: the orders of the link;
-        - ``length``, float64: in the unit of the coordinates, or in metres on geographic grids, to
-          the first cell of the next link or to the last cell;
+        - ``length``, float64: to the first cell of the next link or to the last cell, in the unit
+          that `flow_distance` has;
         - ``downstream``: the next link, 0 if there is none;
         - ``upstream``: the inflowing link with the greatest accumulation, 0 at a head;
         - ``drop``, float64, if an elevation is given: the height of the first cell minus the height

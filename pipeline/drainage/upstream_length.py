@@ -167,8 +167,7 @@ def upstream_length(
     -------
     xarray.Dataset
         ``length``, float64: the length of the longest flow path that ends in the cell; 0 where no
-        water comes from elsewhere, NaN on nodata. The unit is that of the coordinates, such as
-        metres; on geographic grids metres along geodesics; without coordinates cells. Coordinates
+        water comes from elsewhere, NaN on nodata. The unit is as for `flow_distance`. Coordinates
         and CRS are those of the directions.
 
     Raises

@@ -85,7 +85,7 @@ class Routing:
             )
         check_choice("flats", flats, FLATS)
         reciprocals = reciprocals_of(
-            step_lengths(elevation.georeference, elevation.shape, cell_size)
+            step_lengths(elevation.georeference, elevation.shape, cell_size, slopes_only=True)
         )
         gradients = flats == "gradient"
         directions = Directions(

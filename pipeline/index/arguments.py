@@ -11,6 +11,7 @@ import numpy as np
 from orograph.distance.arguments import (
     DTYPES,
     check_whole_lengths,
+    in_metres,
     model_coefficients,
     open_surface,
 )
@@ -20,10 +21,15 @@ from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
 from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
-from orograph.tiles.arguments import check_choice, check_dtype, check_flag, check_integer
+from orograph.tiles.arguments import (
+    check_choice,
+    check_dtype,
+    check_flag,
+    check_integer,
+    shown,
+)
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster, RasterLike
 
 if TYPE_CHECKING:
@@ -86,6 +92,7 @@ def wanted_index(
     sparsify: bool = False,
     links: Graph | None = None,
     snap: bool | int | None = False,
+    elevation_unit: str | None = None,
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
@@ -108,7 +115,14 @@ def wanted_index(
     which = nodata, band, variable, friction
     surface = open_surface(raster, cost, *which, argument="raster", barriers=barriers)
     first = surface.first
-    lengths = step_lengths(first.georeference, first.shape, cell_size)
+    if MODELS[cost].formula is not None:
+        surface = in_metres(surface, elevation_unit)
+    elif elevation_unit is not None:
+        raise InputError(
+            f"elevation_unit: {shown(elevation_unit)}; only models of walking_time have heights "
+            f"with a unit, and the cost is {cost!r}: leave it out"
+        )
+    lengths = surface.lengths(cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     unit = friction_unit(cost, np.dtype(dtype), connectivity)

@@ -158,6 +158,7 @@ class DistanceIndex:
         sparsify: bool = False,
         links: Graph | None = None,
         snap: bool | int = False,
+        elevation_unit: str | None = None,
         memory: int = MEMORY,
         **options: Unpack[BuildOptions],
     ) -> Job[DistanceIndex]:
@@ -194,6 +195,8 @@ class DistanceIndex:
         snap : bool or int
             Move ends of links that lie on nodata to the nearest valid cell: True within 10 cells,
             or a number of cells.
+        elevation_unit : {"m", "ft", "us-ft"}, optional
+            Unit of the heights that a model of `walking_time` takes, as there.
         memory : int
             Bytes of matrices that questions may keep in memory.
         **options
@@ -247,6 +250,7 @@ class DistanceIndex:
             sparsify=sparsify,
             links=links,
             snap=snap,
+            elevation_unit=elevation_unit,
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint

@@ -248,4 +248,5 @@ def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLa
         "to_row": ends[:, 1, 0],
         "to_col": ends[:, 1, 1],
     }
-    return VectorLayer(geometry, columns, place.map_crs)
+    units = {"length": "m"} if place.map_crs is not None else {}
+    return VectorLayer(geometry, columns, place.map_crs, units=units)

@@ -87,8 +87,8 @@ def region_network(
     VectorLayer
         One line for each link, through the centres of its cells, from one region to another, in the
         CRS of the raster and in the order of the labels. Columns: ``from`` and ``to``, the labels,
-        the smaller one first; ``cost``; ``length``, in units of the CRS, in metres if the CRS is
-        geographic, in cells without coordinates; ``from_row``, ``from_col``, ``to_row`` and
+        the smaller one first; ``cost``; ``length``, in metres, in units of the coordinates
+        without a CRS, in cells without coordinates; ``from_row``, ``from_col``, ``to_row`` and
         ``to_col``: the two cells where the link crosses from one zone to the other.
 
     Raises

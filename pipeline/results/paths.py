@@ -14,30 +14,39 @@ import numpy.typing as npt
 from orograph.tiles import html
 from orograph.tiles.arrays import Integers, Reals
 from orograph.tiles.grid.crs import CRSLike, parse_crs
+from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.vector.layer import VectorLayer
 
 MOST_SHOWN = 10  # rows of a list of paths in a notebook
 
 
 def line_lengths(points: Reals, counts: Integers, crs: str | None) -> Reals:
-    """Return the lengths of lines in units of the CRS, or in metres if the CRS is geographic.
+    """Return the lengths of lines in metres; in units of the coordinates without a CRS.
 
     ``points`` (n, 2) are those of all lines, one after the other; ``counts`` has their numbers,
     which are not 0.
     """
     if not len(counts):
         return np.empty(0)
-    if crs is not None and parse_crs(crs, "path").is_geographic:
-        from pyproj import Geod
-
-        steps = np.asarray(Geod(ellps="WGS84").line_lengths(*points.T))[: len(points) - 1]
-    else:
-        steps = np.hypot(*np.diff(points, axis=0).T)
+    steps = _steps(points, crs)
     ends = np.cumsum(counts)
     steps = np.append(steps, 0.0)
     steps[ends - 1] = 0.0  # from the end of a line to the next one
     lengths: Reals = np.add.reduceat(steps, ends - counts)
     return lengths
+
+
+def _steps(points: Reals, crs: str | None) -> Reals:
+    """Return the length from each point to the next, in metres if there is a CRS."""
+    steps: Reals
+    if crs is None:
+        return np.hypot(*np.diff(points, axis=0).T)
+    parsed = parse_crs(crs, "path")
+    if parsed.is_geographic:
+        steps = np.asarray(ellipsoid_of(parsed).line_lengths(*points.T))[: len(points) - 1]
+    else:
+        steps = np.hypot(*np.diff(points, axis=0).T) * unit_of_crs(parsed).metres
+    return steps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,15 +98,13 @@ class LeastCostPath:
 
     @cached_property
     def length(self) -> float:
-        """Length of the path in units of the CRS, or in metres if the CRS is geographic.
+        """Length of the path in metres.
 
-        For a grid without coordinates, the length is in cells.
+        Without a CRS, it is in units of the coordinates; without coordinates, in cells.
         """
-        if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
-            from pyproj import Geod
-
-            return float(Geod(ellps="WGS84").line_length(*self.line.T))
-        return float(np.hypot(*np.diff(self.line, axis=0).T).sum())
+        if self.crs is not None and (parsed := parse_crs(self.crs, "path")).is_geographic:
+            return float(ellipsoid_of(parsed).line_length(*self.line.T))
+        return float(_steps(self.line, self.crs).sum())
 
     @property
     def geometry(self) -> Any:
@@ -214,7 +221,9 @@ class LeastCostPaths(list[LeastCostPath]):
         }
         geometry = np.empty(len(self), object)
         geometry[:] = [path.geometry for path in self]
-        return VectorLayer(geometry, columns, self[0].crs if self else None)
+        crs = self[0].crs if self else None
+        units = {"length": "m"} if crs is not None else {}
+        return VectorLayer(geometry, columns, crs, units=units)
 
     @property
     def _names(self) -> dict[str, npt.NDArray[Any]]:

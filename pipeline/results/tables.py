@@ -184,7 +184,9 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
         name: network[name].values[kept] for name in OF_LINKS if name in network.variables
     }
     place = open_raster(network["link"], argument="streams").georeference
-    return VectorLayer(np.asarray(lines, object), columns, place.map_crs)
+    unit = network["length"].attrs.get("units") if "length" in network.variables else None
+    units = {} if unit is None else {"length": unit}
+    return VectorLayer(np.asarray(lines, object), columns, place.map_crs, units=units)
 
 
 def _of_components(table: pd.DataFrame) -> VectorLayer | None:

@@ -13,6 +13,7 @@ from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
+from orograph.tiles.grid.units import ellipsoid_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
 
@@ -140,13 +141,12 @@ def _sizes(points: Array, place: Georeference, metres: bool) -> Array:
     size = np.zeros(len(points))
     (x, y), (to_x, to_y) = points[:-1].T, points[1:].T
     if place.is_geographic:
-        from pyproj import Geod
-
-        size[:-1] = Geod(ellps="WGS84").inv(x, y, to_x, to_y)[2]
+        assert place.crs_wkt is not None
+        size[:-1] = ellipsoid_of(parse_wkt(place.crs_wkt)).inv(x, y, to_x, to_y)[2]
         return size
     size[:-1] = np.hypot(to_x - x, to_y - y)
-    if metres and place.map_crs is not None:
-        size *= parse_wkt(place.map_crs).axis_info[0].unit_conversion_factor
+    if metres:
+        size *= place.metres
     return size
 
 

@@ -143,10 +143,10 @@ def roads(
     raster between two points of access, the part between these points is left out. Roads continue
     through nodata cells, but travellers cannot enter or leave them there.
 
-    Lengths are planar, or geodesic on WGS 84 on geographic rasters. Speeds by class in km/h:
-    motorway 90, trunk 85, primary 65, secondary 55, tertiary 40, unclassified and residential 25,
-    living_street 10, service 15; links of motorways 45, of trunks 40, of primaries 30, of
-    secondaries 25, of tertiaries 20.
+    Lengths are planar, or geodesic on the ellipsoid of the CRS on geographic rasters. Speeds by
+    class in km/h: motorway 90, trunk 85, primary 65, secondary 55, tertiary 40, unclassified and
+    residential 25, living_street 10, service 15; links of motorways 45, of trunks 40, of primaries
+    30, of secondaries 25, of tertiaries 20.
 
     References
     ----------

@@ -36,8 +36,8 @@ from orograph.terrain.hierarchy import Held, Hierarchy
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.arrays import Array, Integers
-from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
@@ -232,11 +232,11 @@ def _count_heights(
 
 def _cell_area(place: Georeference) -> float | None:
     """Return the area of a cell in square metres, or None if it varies or is unknown."""
-    if place.crs_wkt is None or place.is_geographic or place.cell_size is None:
+    if place.length_unit is None or place.is_geographic or place.cell_size is None:
         return None
+    warn_of_web_mercator(place)
     dy, dx = place.cell_size
-    axes = parse_crs(place.crs_wkt, "elevation").axis_info
-    return float(dy * dx * axes[0].unit_conversion_factor ** 2)
+    return float(dy * dx * place.metres**2)
 
 
 @operation("orograph.terrain.estimate:estimate_depressions")
@@ -285,7 +285,8 @@ def depressions(
 
         If the CRS gives the length of a unit or of a degree, areas are in square metres, and
         volumes in square metres times the unit of heights; in a geographic CRS, the cells of each
-        row have their area on WGS 84. Otherwise areas are in cells (attribute ``area_unit``).
+        row have their area on its ellipsoid. Otherwise areas are in cells (attribute
+        ``area_unit``).
 
         ``labels``, int64: in each cell under water the column ``pit`` of the smallest depression
         that contains it, however small; 0 elsewhere. So the cells of a depression are those below

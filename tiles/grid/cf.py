@@ -18,6 +18,7 @@ from orograph.tiles.grid.georeference import (
     check_upright,
     parse_wkt,
 )
+from orograph.tiles.grid.units import in_unit_of_coordinates
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,6 +52,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
     wkt = _crs_of(array, attributes)
     if wkt is not None:
         parse_wkt(wkt)  # else it would be found when the result is made
+        wkt = in_unit_of_coordinates(wkt, (y_attrs, x_attrs))
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,13 @@ from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import report_crs_error
+from orograph.tiles.grid.units import (
+    METRE,
+    LengthUnit,
+    in_unit_of_coordinates,
+    parse_length_unit,
+    unit_of_crs,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -95,15 +102,24 @@ class Georeference:
         """
         wkt = dataset.crs.to_wkt() if dataset.crs else None
         transform = dataset.transform
-        if transform.is_identity and wkt is None:
-            if dataset.gcps[0]:
+        if transform.is_identity:
+            points = len(dataset.gcps[0])
+            by = f"{points} ground control points" if points else ""
+            if dataset.rpcs is not None:
+                by = by or "rational polynomial coefficients"
+            if by or wkt is not None:
+                reason = f"placed by {by}" if by else "it has a CRS, but no geotransform"
                 raise InputError(
-                    f"{dataset.name}: placed by {len(dataset.gcps[0])} ground control points; "
-                    "warp it to a regular grid first (gdalwarp)"
+                    f"{dataset.name}: {reason}, so the place of its cells is not known; warp it to "
+                    "a regular grid first (gdalwarp), or remove the CRS to measure in cells"
                 )
             return cls()
+        y_attrs, x_attrs = axes = _axes_of_netcdf(dataset)
+        if wkt is not None:
+            wkt = in_unit_of_coordinates(wkt, axes)
         try:
-            return cls.from_geotransform(transform.to_gdal(), dataset.shape, wkt)
+            place = cls.from_geotransform(transform.to_gdal(), dataset.shape, wkt)
+            return replace(place, y_attrs=y_attrs, x_attrs=x_attrs)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
 
@@ -190,6 +206,25 @@ class Georeference:
             turn[outside & (low + by <= right) & (high + by >= left)] = by
         return turn
 
+    @cached_property
+    def length_unit(self) -> LengthUnit | None:
+        """Unit of the grid's lengths: of the CRS, else of the coordinates' attribute ``units``.
+
+        Metres where coordinates are longitude and latitude. None if the grid is measured in cells,
+        or if nothing tells the unit.
+        """
+        if self.y is None:
+            return None
+        if self.crs_wkt is not None:
+            return unit_of_crs(parse_wkt(self.crs_wkt))
+        units = {parse_length_unit(a.get("units", "")) for a in (self.y_attrs, self.x_attrs)}
+        return units.pop() if len(units) == 1 else None
+
+    @property
+    def metres(self) -> float:
+        """Metres in a unit of length; 1 if the unit is not known."""
+        return (self.length_unit or METRE).metres
+
     def grid_mapping_attributes(self) -> dict[str, Any]:
         """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""
         attributes: dict[str, Any] = {}
@@ -263,6 +298,20 @@ def parse_wkt(text: str) -> CRS:
 
     with report_crs_error("raster"):
         return CRS.from_wkt(text)
+
+
+def _axes_of_netcdf(dataset: DatasetReader) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the attributes of coordinates, if they are those of a NetCDF file: their units."""
+    tags = dataset.tags() if dataset.driver == "netCDF" else {}
+    named = {
+        value: key.removesuffix("#standard_name")
+        for key, value in tags.items()
+        if key.endswith("#standard_name")
+    }
+    y, x = (named.get(f"projection_{axis}_coordinate", axis) for axis in "yx")
+    units = (tags.get(f"{axis}#units") for axis in (y, x))
+    y_attrs, x_attrs = ({} if unit is None else {"units": unit} for unit in units)
+    return y_attrs, x_attrs
 
 
 def _check_axis(name: str, values: NDArray[np.float64]) -> None:

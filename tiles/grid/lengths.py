@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from orograph.tiles.arguments import as_plain, is_number, shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.georeference import Georeference, parse_wkt
+from orograph.tiles.grid.units import ellipsoid_of
+from orograph.tiles.warn import warn_user
 
 LARGEST = sys.float_info.max
 
@@ -19,6 +21,8 @@ def step_lengths(
     place: Georeference,
     shape: tuple[int, int],
     cell_size: float | tuple[float, float] | None = None,
+    *,
+    slopes_only: bool = False,
 ) -> npt.NDArray[np.float64]:
     """Return the lengths of a grid's steps by kind (such as diagonal) and row.
 
@@ -30,14 +34,17 @@ def step_lengths(
         Rows and columns.
     cell_size
         Side of a cell, or its (y, x) sides; overrides the coordinates.
+    slopes_only
+        Whether lengths are only compared with each other, so that no map projection needs a
+        warning.
 
     Returns
     -------
     (5, 1) or (5, rows + 2) float64
         In column i: 0 east-west in row i; 1 north-south, 2 diagonal and 4 knight's move of two
         columns between rows i - 1 and i; 3 knight's move of two rows between rows i - 2 and i.
-        One column if all rows have equal lengths. On geographic grids the lengths are geodesics
-        on WGS 84, in metres.
+        One column if all rows have equal lengths. The unit is that of `Georeference.length_unit`;
+        on geographic grids the lengths are geodesics on the ellipsoid of the CRS, in metres.
 
     Raises
     ------
@@ -66,6 +73,8 @@ def step_lengths(
     if size is None:
         raise InputError("coordinates are not evenly spaced; pass cell_size=")
     if not place.is_geographic:
+        if not slopes_only:
+            warn_of_web_mercator(place)
         return _planar(*size)
     beyond = np.abs(place.y) > 90 + 1e-3 * size[0]
     if beyond.any():
@@ -75,7 +84,7 @@ def step_lengths(
             "with latitudes from -90 to 90; set the CRS that the coordinates are in, or pass "
             "cell_size="
         )
-    return _geodesic(place.y_name, place.y, *size)
+    return _geodesic(place, place.y, *size)
 
 
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
@@ -83,12 +92,24 @@ def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
     return np.array(kinds, np.float64)[:, None]
 
 
-def _geodesic(
-    name: str, y: npt.NDArray[np.float64], dy: float, dx: float
-) -> npt.NDArray[np.float64]:
-    from pyproj import Geod
+def warn_of_web_mercator(place: Georeference) -> None:
+    """Warn if lengths and areas of a grid are those of a web map, far longer than on the ground."""
+    if place.crs_wkt is None or "Pseudo-Mercator" not in place.crs_wkt:
+        return
+    crs = parse_wkt(place.crs_wkt)
+    if crs.to_epsg() == 3857 or "Pseudo-Mercator" in crs.name:
+        warn_user(
+            f"the CRS is {crs.name}, whose lengths are those of a web map: twice as long as on the "
+            "ground at 60 degrees of latitude; reproject the raster, such as to "
+            "rio.estimate_utm_crs()"
+        )
 
-    globe = Geod(ellps="WGS84")
+
+def _geodesic(
+    place: Georeference, y: npt.NDArray[np.float64], dy: float, dx: float
+) -> npt.NDArray[np.float64]:
+    assert place.crs_wkt is not None
+    name, globe = place.y_name, ellipsoid_of(parse_wkt(place.crs_wkt))
     step = -dy if y.size > 1 and y[1] < y[0] else dy
     latitudes = np.concatenate([y, [y[-1] + step, y[-1] + 2 * step]]).clip(-90, 90)
     before, two_before = latitudes - step, latitudes - 2 * step

@@ -31,7 +31,7 @@ VERSIONS = (sys.version, numba.__version__, llvmlite.__version__, np.__version__
 
 
 class Source(NamedTuple):
-    """What matters of a Python file."""
+    """Code of a Python file, as far as compiled kernels depend on it."""
 
     digest: str
     """Digest of its code, without docstrings, comments and positions."""
@@ -56,7 +56,7 @@ def _python_files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:
-    """Return what changes with a file."""
+    """Return times and size of a file, which change with it."""
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
@@ -66,7 +66,7 @@ IMPORTED = {entry.path: _state(entry.stat()) for entry in _python_files(FOLDER)}
 
 @cache
 def read_source(path: str) -> Source:
-    """Return what matters of a Python file; OSError if it has changed since it was imported."""
+    """Read a Python file; raise OSError if it has changed since it was imported."""
     tree = ast.parse(Path(path).read_bytes())
     here = path.startswith(os.path.join(FOLDER, ""))
     if here and IMPORTED.get(path) != _state(os.stat(path)):

@@ -8,12 +8,10 @@ to which an accessor is added: ``raster.orograph.cost_distance(sources)``.
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import lazy_loader
 
 import orograph.accessor
 import orograph.execution.forked  # noqa: F401  (both register what they hold)
+from orograph._version import __version__  # noqa: F401
 
-__version__ = version("orograph")
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from orograph.tiles.storage import Storage
+from typing import Any, Protocol, TypeVar
 
 REQUESTS_AT_ONCE = 16
 """Requests of one thread to an object store that wait together at the most."""
+
+
+class HasEtags(Protocol):
+    """A storage; see `orograph.tiles.storage.Storage`."""
+
+    @property
+    def etags(self) -> bool:
+        """Whether it answers requests slowly, as an object store does."""
+
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def at_once(storage: Storage, *calls: Callable[[], Any]) -> list[Any]:
+def at_once(storage: HasEtags, *calls: Callable[[], Any]) -> list[Any]:
     """Call functions, at the same time if a storage answers slowly, and return their results.
 
     If several raise an exception, that of the first of them is raised, when all have ended.
@@ -29,7 +35,7 @@ def at_once(storage: Storage, *calls: Callable[[], Any]) -> list[Any]:
     return map_at_once(storage, lambda call: call(), calls)
 
 
-def map_at_once(storage: Storage, function: Callable[[U], T], items: Iterable[U]) -> list[T]:
+def map_at_once(storage: HasEtags, function: Callable[[U], T], items: Iterable[U]) -> list[T]:
     """Return the values of a function for some items; see `at_once`."""
     items = list(items)
     if not storage.etags or len(items) < 2:

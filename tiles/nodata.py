@@ -111,7 +111,7 @@ def native_nodata(
 
 
 class Nodata(NamedTuple):
-    """Which cells of a raster are nodata, beside NaN and infinity."""
+    """Rule by which cells of a raster are nodata, beside NaN and infinity."""
 
     value: int | float | None = None
     """Value of these cells once they are read; None if there are none."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from bokeh.core.properties import value
 from bokeh.layouts import gridplot
 from bokeh.models import CategoricalColorMapper, ColumnDataSource, DataRange1d
@@ -15,18 +16,24 @@ from bokeh.models.annotations import Legend, LegendItem
 from bokeh.plotting import figure
 from distributed.dashboard.utils import update
 
-from orograph.dashboard.tile_map import MOST_RUNS
 from orograph.engines.frontier.tile_map import STATES
 
 if TYPE_CHECKING:
     from bokeh.document import Document
     from distributed import Scheduler
 
-    from orograph.dashboard.tile_map import RunMap, TileMap
-
 COLOURS = ("#e8e8e8", "#c6dbef", "#fd8d3c", "#6baed6", "#08519c", "#000000")
 SIDE = 480
 MILLISECONDS = 500
+
+
+class Run(Protocol):
+    """A run and the states of its tiles; see `orograph.dashboard.tile_map.RunMap`."""
+
+    name: str
+
+    def states(self) -> npt.NDArray[np.uint8]:
+        """Return the states as a matrix."""
 
 
 class Panel:
@@ -65,7 +72,7 @@ class Panel:
         self.items = [LegendItem(renderers=[square]) for square in squares]
         self.figure.add_layout(Legend(items=self.items, ncols=3, border_line_color=None), "below")
 
-    def show(self, run: RunMap) -> None:
+    def show(self, run: Run) -> None:
         """Draw the map of a run as it is now."""
         states = run.states()
         rows, columns = states.shape
@@ -79,14 +86,20 @@ class Panel:
         self.figure.visible = True
 
 
-def show(plugin: TileMap, scheduler: Scheduler, extra: dict[str, Any], doc: Document) -> None:
-    """Fill a document with the maps of a scheduler's runs, the latest first."""
+def show(
+    runs: Mapping[str, Run],
+    most: int,
+    scheduler: Scheduler,
+    extra: dict[str, Any],
+    doc: Document,
+) -> None:
+    """Fill a document with the maps of a scheduler's runs, the latest first, ``most`` of them."""
     from distributed.dashboard.components.scheduler import env
 
-    panels = [Panel() for _ in range(MOST_RUNS)]
+    panels = [Panel() for _ in range(most)]
 
     def look() -> None:
-        for panel, run in zip(panels, reversed(list(plugin.runs.values())), strict=False):
+        for panel, run in zip(panels, reversed(list(runs.values())), strict=False):
             panel.show(run)
 
     look()

@@ -112,7 +112,7 @@ class TileMap(SchedulerPlugin):
         if ROUTE[1:] not in pages:
             pages.append(ROUTE[1:])  # of the links at the top of each page
         application = BokehApplication(
-            {ROUTE: partial(show, self)}, scheduler, template_variables=variables
+            {ROUTE: partial(show, self.runs, MOST_RUNS)}, scheduler, template_variables=variables
         )
         scheduler.http_application.add_application(application)
         application.initialize(scheduler.loop)

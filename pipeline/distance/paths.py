@@ -19,6 +19,7 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.cf import georeference_of
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
@@ -236,7 +237,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
         raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
         raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
-    place = Georeference.from_dataarray(raster)
+    place = georeference_of(raster)
     count = np.zeros(raster.shape, np.uint32)
     if isinstance(paths, Mapping) or not isinstance(paths, Iterable):
         raise InputError(f"paths: {shown(paths)}; give a list of what least_cost_path returns")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from orograph import __version__
+from orograph._version import __version__
 from orograph.execution.clusters import Restrictions
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
@@ -84,9 +84,7 @@ def make_look(
         version, folder, token, key = witness
         host = socket.gethostname()
         try:
-            import orograph
-
-            found = orograph.__version__
+            from orograph._version import __version__ as found
         except Exception as error:
             return host, f"cannot import orograph ({error!r}); install {version} there"
         if found != version:

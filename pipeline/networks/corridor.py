@@ -14,7 +14,7 @@ from orograph.kernels.relax.models import MODELS
 from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.cf import georeference_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -163,7 +163,7 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
             "without them"
         )
     first, second = a["cost"], b["cost"]
-    ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
+    ours, theirs = (georeference_of(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
     check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
     for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):

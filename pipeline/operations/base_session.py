@@ -14,7 +14,7 @@ from importlib.metadata import version
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from orograph import __version__
+from orograph._version import __version__
 from orograph.execution.settings import thread_count
 from orograph.execution.watch import Record, begin_phase
 from orograph.operations.job import Job

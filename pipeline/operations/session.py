@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask.base import tokenize
 
-from orograph import __version__
+from orograph._version import __version__
 from orograph.execution import jobs
 from orograph.execution.backends import gpus_of
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints

@@ -23,7 +23,6 @@ from orograph.tiles.grid.units import (
 )
 
 if TYPE_CHECKING:
-    import xarray as xr
     from affine import Affine
     from pyproj import CRS
     from rasterio.io import DatasetReader
@@ -122,13 +121,6 @@ class Georeference:
             return replace(place, y_attrs=y_attrs, x_attrs=x_attrs)
         except InputError as error:
             raise InputError(f"{dataset.name}: {error}") from None
-
-    @classmethod
-    def from_dataarray(cls, array: xr.DataArray) -> Georeference:
-        """Return the georeference of a DataArray with dimensions (y, x), see `georeference_of`."""
-        from orograph.tiles.grid.cf import georeference_of
-
-        return georeference_of(array)
 
     @property
     def transform(self) -> Affine | None:

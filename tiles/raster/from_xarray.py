@@ -12,8 +12,7 @@ import numpy as np
 
 from orograph.tiles.errors import InputError, SeveralRastersError
 from orograph.tiles.format.metadata import is_store
-from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
-from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.cf import X_NAMES, Y_NAMES, georeference_of
 from orograph.tiles.grid.window import check_sides
 from orograph.tiles.nodata import Nodata, fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
@@ -23,10 +22,10 @@ from orograph.tiles.store.raster import StoreRaster
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.tiles.raster.raster import Raster
-
 _UNNAMED = "__xarray_dataarray_variable__"
 """What xarray calls a DataArray without a name in a file."""
+Opened = ArrayRaster | LazyRaster | StoreRaster
+
 _STORAGE_ATTRIBUTES = {
     "_FillValue",
     "missing_value",
@@ -59,7 +58,7 @@ def choose_variable(
 
 def from_dataset(
     dataset: xr.Dataset, what: str, band: int | None, nodata: float | None, variable: str | None
-) -> Raster:
+) -> Opened:
     """Return the raster of one variable of a Dataset."""
     return from_dataarray(dataset[choose_variable(dataset, what, variable)], band, nodata)
 
@@ -89,7 +88,7 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
     return check_band(band, count, what) - 1
 
 
-def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
+def from_array(source: Any, band: int | None, nodata: float | None) -> Opened:
     """Return the raster of an array, which may be masked or on a GPU."""
     what = "array"
     if source.ndim == 3:
@@ -105,7 +104,7 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
     return ArrayRaster(to_host(source), dtype, rule.value, on_gpu=is_cupy(source), rule=rule)
 
 
-def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
+def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Opened:
     """Return the raster of a DataArray: in memory, lazy, or of the store it was opened from."""
     what = f"DataArray {source.name!r}" if source.name else "DataArray"
     if source.ndim == 3:
@@ -124,7 +123,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
             )
     rule = _rule(nodata, _declared_nodata(source), dtype, what)
     value = rule.value
-    place = Georeference.from_dataarray(source)
+    place = georeference_of(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
     # xarray names an array of a Dask array by the key of that one, which is not a name.
     task_name = source.data.name if source.chunks else None
@@ -217,4 +216,4 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
     # The name of a Dask array identifies its cells: any change by the user has changed it.
     _, kind, _ = f"{source.data.name}--".split("-", 2)
     same = source.data.name == lazy_name(raster, kind) and repr(raster.nodata) == repr(nodata)
-    return raster if same and Georeference.from_dataarray(source) == raster.georeference else None
+    return raster if same and georeference_of(source) == raster.georeference else None

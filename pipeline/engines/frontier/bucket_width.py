@@ -10,18 +10,25 @@ widen it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from orograph.tiles.format.codec import stored
 
-if TYPE_CHECKING:
-    from orograph.engines.frontier.protocol import Visit
-
 CELLS_A_TASK = 300_000  # client, scheduler and worker each spend some milliseconds on a task
 STEP = 1.5
 LARGEST_STEP = 8.0
+
+
+class Work(Protocol):
+    """The work of a visit; see `orograph.engines.frontier.protocol.Visit`."""
+
+    times: int
+    settled: int
+    outward: Sequence[float]
+    links: Any
 
 
 @stored("delta", frozen=False)
@@ -43,7 +50,7 @@ class BucketWidth:
         """Return the upper bound of the bucket whose least key is ``front``."""
         return front + self.bucket_width if self.bucket_width else math.inf
 
-    def count(self, key: float, visit: Visit, first_time: int) -> None:
+    def count(self, key: float, visit: Work, first_time: int) -> None:
         """Count the work of a visit; the first visits give the first estimate of the width."""
         self._visits += visit.times
         self._settled += visit.settled

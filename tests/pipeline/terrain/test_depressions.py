@@ -18,7 +18,7 @@ from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
 from orograph.components.table import cell_areas
-from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.cf import georeference_of
 
 
 def exactly(value: Any) -> Fraction:
@@ -114,7 +114,7 @@ def test_cells_in_degrees_have_the_area_of_their_row(case: Case, step: float) ->
     raster = xr.DataArray(case.elevation, axes, ("y", "x")).rio.write_crs(4326)
     table = og.depressions(raster, **case.how, **case.cut)
     assert table.attrs["area_unit"] == "m2"
-    areas, _ = cell_areas(Georeference.from_dataarray(raster), height)
+    areas, _ = cell_areas(georeference_of(raster), height)
     expected = oracle.hierarchy(case.elevation, **case.how)
     assert table.sizes["depression"] == len(expected)
     for number, found in enumerate(expected):

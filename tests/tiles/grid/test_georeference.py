@@ -16,6 +16,7 @@ from rasterio.crs import CRS
 
 import orograph as og
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.cf import georeference_of
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import step_lengths
 
@@ -68,7 +69,7 @@ def test_file_is_placed_as_by_rioxarray(tmp_path: Path, transform: Affine, crs: 
     place = georeference_of_file(path)
     assert place.transform == transform
     assert_as_rioxarray(place, theirs)
-    assert_as_rioxarray(Georeference.from_dataarray(theirs), theirs)
+    assert_as_rioxarray(georeference_of(theirs), theirs)
     assert place.cell_size == (abs(transform.e), abs(transform.a))
 
 
@@ -97,7 +98,7 @@ def test_transform_left_behind_by_a_slice_is_computed_anew(tmp_path: Path) -> No
     path = write_tiff(tmp_path / "a.tif", UTM, "EPSG:32611")
     sliced = rioxarray.open_rasterio(path).squeeze("band", drop=True)[3:, 2:]
     assert sliced.spatial_ref.attrs["GeoTransform"].startswith("376313.")  # the stale one
-    place = Georeference.from_dataarray(sliced)
+    place = georeference_of(sliced)
     expected = UTM @ Affine.translation(2, 3)
     assert place.transform is not None
     assert place.transform.almost_equals(expected, precision=1e-6)
@@ -108,7 +109,7 @@ def test_coordinates_are_made_from_the_transform_where_they_are_left_out(tmp_pat
     path = write_tiff(tmp_path / "a.tif", UTM, "EPSG:32611")
     bare = rioxarray.open_rasterio(path, parse_coordinates=False).squeeze("band", drop=True)
     assert "y" not in bare.coords
-    assert Georeference.from_dataarray(bare) == georeference_of_file(path)
+    assert georeference_of(bare) == georeference_of_file(path)
 
 
 def test_crs_of_a_cf_grid_mapping_without_wkt_is_found() -> None:
@@ -128,7 +129,7 @@ def test_crs_of_a_cf_grid_mapping_without_wkt_is_found() -> None:
             },
         )
     )
-    place = Georeference.from_dataarray(array)
+    place = georeference_of(array)
     assert (place.y_name, place.x_name) == ("lat", "lon")
     assert place.is_geographic
 
@@ -136,9 +137,9 @@ def test_crs_of_a_cf_grid_mapping_without_wkt_is_found() -> None:
 @pytest.mark.filterwarnings("ignore:It is recommended to use 'rio.write_crs:FutureWarning")
 def test_crs_set_in_the_accessor_of_rioxarray_is_found() -> None:
     array = xr.DataArray(np.zeros((3, 4)), dims=("y", "x"))
-    assert Georeference.from_dataarray(array).crs_wkt is None
+    assert georeference_of(array).crs_wkt is None
     array.rio.set_crs("EPSG:3358")
-    assert Georeference.from_dataarray(array).crs_wkt == CRS.from_epsg(3358).to_wkt()
+    assert georeference_of(array).crs_wkt == CRS.from_epsg(3358).to_wkt()
 
 
 @pytest.mark.parametrize(
@@ -188,13 +189,13 @@ def test_rotated_files_are_refused(tmp_path: Path, rotation: Affine) -> None:
         georeference_of_file(path)
     theirs = rioxarray.open_rasterio(path).squeeze("band", drop=True)
     with pytest.raises(InputError, match=r"rotated or sheared"):
-        Georeference.from_dataarray(theirs)
+        georeference_of(theirs)
 
 
 def test_columns_before_rows_are_refused() -> None:
     array = xr.DataArray(np.zeros((3, 4)), dims=("lon", "lat"))
     with pytest.raises(InputError, match=r"\.transpose\('lat', 'lon'\)"):
-        Georeference.from_dataarray(array)
+        georeference_of(array)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_a_cell_size_of_other_things_than_numbers_is_refused(size: Any) -> None:
 def test_coordinates_of_text_are_refused() -> None:
     array = xr.DataArray(np.zeros((2, 2)), {"y": ["a", "b"], "x": [1, 2]}, ("y", "x"))
     with pytest.raises(InputError, match=r"coordinate y .*\.drop_vars\('y'\)"):
-        Georeference.from_dataarray(array)
+        georeference_of(array)
 
 
 def test_equal_places_are_equal_after_pickling() -> None:

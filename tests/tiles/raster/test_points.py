@@ -17,6 +17,7 @@ from pyproj import CRS, Transformer
 from shapely import LineString, MultiPoint, Point, Polygon, box
 
 import orograph as og
+from orograph.tiles.grid.cf import georeference_of
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.points import as_points, cells_of
 
@@ -92,14 +93,14 @@ def test_a_layer_in_another_crs_means_the_same_places(function: str, tmp_path: P
 
 @pytest.mark.parametrize("crs", [CONUS, UTM, "EPSG:4326", "EPSG:4269"])
 def test_layers_are_reprojected(crs: str) -> None:
-    place = Georeference.from_dataarray(friction())
+    place = georeference_of(friction())
     for given in (layer(moved(AT, crs), crs), layer(moved(AT, crs), crs).geometry):
         assert as_points(given, "points", place) == pytest.approx(np.array(AT), abs=1e-3)
 
 
 def test_a_layer_in_the_crs_of_the_raster_keeps_its_bits() -> None:
     """However it is written: by code, in the text that GDAL writes, with heights."""
-    place = Georeference.from_dataarray(friction())
+    place = georeference_of(friction())
     points = [(102_000.1, -3000.3)]
     for crs in (ALBERS, CRS(ALBERS).to_wkt("WKT1_GDAL"), "EPSG:3310+5703"):
         assert as_points(layer(points, crs), "points", place).tolist() == [[102_000.1, -3000.3]]
@@ -182,7 +183,7 @@ def test_no_points(case: str) -> None:
 
 
 def test_a_point_may_be_a_multipoint_of_one() -> None:
-    place = Georeference.from_dataarray(friction(None))
+    place = georeference_of(friction(None))
     one = MultiPoint([(102_000, -3000)])
     for given in (one, [one], Series([one], None)):
         assert as_points(given, "points", place).tolist() == [[102_000, -3000]]

@@ -161,6 +161,7 @@ class StateCache:
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
+        self._caches = 1
         self._states: OrderedDict[Tile, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
@@ -171,6 +172,16 @@ class StateCache:
         self._seconds_a_byte = SECONDS_A_BYTE
         self.save: Callable[[Tile, object], None] | None = None
         """Saves a state; None before there is one."""
+
+    def divide(self, caches: int) -> None:
+        """Leave this cache its part of the bytes that so many may use together."""
+        self._caches = caches
+        if self.limit is not None:
+            self.set_limit(self.limit)
+
+    def set_limit(self, limit: int) -> None:
+        """Set the bytes that this cache, and those beside it, may use."""
+        self.limit = limit // self._caches
 
     def take(self, tile: Tile) -> Any:
         """Remove and return the state of a tile; None if it is not there."""
@@ -317,7 +328,7 @@ class TileStates:
         if cache.save is None:
             cache.save = partial(self._spill, compressed=False)
             if cache.limit is None:
-                cache.limit = room_for_states(size, self._working(size))
+                cache.set_limit(room_for_states(size, self._working(size)))
             attend_worker()
         cache.put(tile, state, size, self._spill)
 

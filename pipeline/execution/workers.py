@@ -70,7 +70,7 @@ def witness_in(folder: Storage, token: str, key: str = WITNESS) -> Witness:
 
 def make_look(
     options: Mapping[str, str | bool],
-) -> Callable[[PlainWitness], tuple[str, str]]:
+) -> Callable[..., tuple[str, str]]:
     """Return a function that reports a worker's host and why it cannot take part, or "".
 
     ``options`` are those of the folder's object store. The function does not take them as an

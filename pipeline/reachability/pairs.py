@@ -121,7 +121,7 @@ class Query:
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
         run = self.tasks(pair)
-        run.states.cache.limit //= share  # searches beside this one
+        run.states.cache.divide(share)  # searches beside this one
         try:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:

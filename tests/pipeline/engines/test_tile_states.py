@@ -217,6 +217,15 @@ def test_states_have_what_a_run_leaves_of_a_worker_before_dask_pauses_it(
     assert room(None, 0, 0, pause=0.8) == tile_states.memory_limit() // 2
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "known later"])
+def test_caches_beside_one_another_divide_their_memory(known: bool) -> None:
+    cache = StateCache(100 if known else None)
+    cache.divide(4)
+    if not known:
+        cache.set_limit(100)
+    assert cache.limit == 25
+
+
 def test_a_worker_that_is_paused_puts_its_states_aside_and_keeps_fewer() -> None:
     cache, saved = tile_states.cache_of("paused", lambda: 1000), []
     try:

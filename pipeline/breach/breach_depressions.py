@@ -10,7 +10,7 @@ from orograph.engines.map_overlap import MapOverlap
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.flow.breach import compile_kernels
-from orograph.operations.job import raster_job
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_integer, check_number
 from orograph.tiles.raster.raster import RasterLike, open_raster
@@ -96,7 +96,10 @@ def breach_depressions(
     backend = choose_backend("dig_trenches", (raster,), spec)
     problem = Trenches(raster.nodata, *limits, backend)
     parameters = {"nodata": repr(raster.nodata), **problem.parameters}
-    return raster_job(MapOverlap, problem, (raster,), parameters, compile_kernels, spec)
+    units = units_of(raster, "breached")
+    return raster_job(
+        *(MapOverlap, problem, (raster,), parameters, compile_kernels, spec), units=units
+    )
 
 
 def check_limits(max_length: object, max_depth: object = math.inf) -> tuple[int, float]:

@@ -19,7 +19,7 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.cf import georeference_of
+from orograph.tiles.grid.cf import encoding_of_place, georeference_of
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
@@ -249,7 +249,9 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
         _check_on_grid(number, path, place, count.shape)
         np.add.at(count, (path.cells[:, 0], path.cells[:, 1]), 1)
     attrs = {"long_name": "number of least-cost paths through the cell"}
-    return xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
+    mask = xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
+    mask.encoding = encoding_of_place(raster)
+    return mask
 
 
 def _check_on_grid(

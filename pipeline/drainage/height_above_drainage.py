@@ -18,6 +18,7 @@ from orograph.flow.reading import stream_cells
 from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
+from orograph.operations.job import units_of
 from orograph.operations.operation import operation
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
@@ -190,4 +191,5 @@ def height_above_drainage(
     rasters = (raster, heights, marked)
     backend = choose_backend("label_ends", rasters, spec)
     problem = Drainage(code, None, None, None, backend, heights.nodata, marked.nodata)
-    return flow_job(problem, rasters, {}, compile_kernels, spec)
+    units = units_of(heights, "height")
+    return flow_job(problem, rasters, {}, compile_kernels, spec, units=units)

@@ -15,6 +15,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.streams import compile_kernels
+from orograph.operations.job import units_of
 from orograph.operations.operation import operation
 from orograph.results.tables import is_network, network_lines
 from orograph.tiles.arguments import check_number
@@ -135,7 +136,10 @@ def streams(
     nodata_of_others = tuple(r.nodata for r in rasters[1:])
     problem = StreamNetwork(code, raster.shape, steps, least, nodata_of_others, backend)
     parameters = {"threshold": repr(least), "lengths": steps.identity()}
-    return flow_job(problem, tuple(rasters), parameters, compile_kernels, spec, StreamSweep)
+    units = {} if elevation is None else units_of(rasters[2], "drop")
+    return flow_job(
+        *(problem, tuple(rasters), parameters, compile_kernels, spec, StreamSweep), units=units
+    )
 
 
 def stream_lines(

@@ -27,12 +27,18 @@ def flow_job(
     compile_kernels: Callable[[], None],
     spec: RunSpec,
     engine: type[FlowSweep] = FlowSweep,
+    units: Mapping[str, str] | None = None,
 ) -> RasterJob:
     """Return the job of a sweep over directions, in larger tiles where ``spec`` names none.
 
-    ``parameters`` are what beside the encoding and nodata values decides the result.
+    ``parameters`` are what beside the encoding and nodata values decides the result; ``units`` as
+    of `raster_job`.
     """
     known = {"encoding": problem.encoding, "nodata": repr([r.nodata for r in rasters])}
     larger = join_tiles if spec.tile is None else None
     whole = {**known, **parameters}
-    return raster_job(engine, problem, rasters, whole, compile_kernels, spec, join_tiles=larger)
+    return raster_job(
+        *(engine, problem, rasters, whole, compile_kernels, spec),
+        join_tiles=larger,
+        units=units,
+    )

@@ -267,17 +267,11 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
 
     with _threads() as pool:
         _each(pool.map(fill, wanted))
-    place = store.rasters[0].georeference
-    y_name, x_name = place.y_name, place.x_name
-    whole = xr.DataArray(
-        np.broadcast_to(np.empty((), np.uint8), form.shape), place.coords(), (y_name, x_name)
-    )
-    rows, columns = window.slices
-    coords = whole.isel({y_name: rows, x_name: columns}).coords
-    fill, encoding = fill_value_in_xarray(cost.fill_value, out.dtype)
-    variable = xr.Variable((y_name, x_name), out, {**cost.attrs, **fill}, encoding)
-    field = xr.DataArray(variable, coords, name=cost.name)
-    return field.to_dataset().assign_attrs(problem.attributes({}))
+    place = store.rasters[0].georeference.part(*window.slices)
+    fill_value, encoding = fill_value_in_xarray(cost.fill_value, out.dtype)
+    attrs, dims = {**cost.attrs, **fill_value}, (place.y_name, place.x_name)
+    field = xr.Variable(dims, out, attrs, {**encoding, **place.encoding})
+    return xr.Dataset({cost.name: field}, place.coords(), problem.attributes({}))
 
 
 def _each(results: Iterable[None]) -> None:

@@ -14,7 +14,7 @@ from orograph.kernels.relax.models import MODELS
 from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.cf import georeference_of
+from orograph.tiles.grid.cf import encoding_of_place, georeference_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,8 +90,11 @@ def corridor(
     chosen = _pairs_of(pairs, len(results))
     for one, other in chosen:
         _check_pair(results[one], results[other])
-    costs = [result["cost"] for result in results]
-    integers = all(cost.dtype.kind == "i" for cost in costs)
+        _check_place(results[chosen[0][0]], results[other])
+    first = results[chosen[0][0]]["cost"]
+    # the data alone, as coordinates may differ in the last bit
+    costs = {n: first.copy(data=results[n]["cost"].data) for pair in chosen for n in pair}
+    integers = all(cost.dtype.kind == "i" for cost in costs.values())
     # no sum of two costs is as great; minima are exact
     nothing: Any = np.uint64(2**64 - 1) if integers else math.inf
     found: Any = None
@@ -107,14 +110,16 @@ def corridor(
         kept &= found <= (math.floor(threshold) if integers else threshold)
     words = "cost above the least" if normalize else "least cost"
     attrs: dict[str, Any] = {"long_name": f"{words} of a way through the cell"}
-    if "units" in costs[0].attrs:
-        attrs["units"] = costs[0].attrs["units"]
+    if "units" in first.attrs:
+        attrs["units"] = first.attrs["units"]
     if integers:
         attrs["_FillValue"] = -1
         found = found.astype(np.int64).where(kept, -1)
     else:
         found = found.where(kept)
-    raster: xr.DataArray = found.rename("corridor").drop_attrs().assign_attrs(attrs)
+    # only its own: those of coordinates tell the CRS
+    raster: xr.DataArray = found.rename("corridor").drop_attrs(deep=False).assign_attrs(attrs)
+    raster.encoding = encoding_of_place(raster)
     return raster
 
 
@@ -162,13 +167,10 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
             "costs and those of another result do not add up to the cost of a path; compute both "
             "without them"
         )
-    first, second = a["cost"], b["cost"]
-    ours, theirs = (georeference_of(cost) for cost in (first, second))
-    shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
-    check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
+    _check_place(a, b)
     for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
         _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
-    _check_equal("units", *(cost.attrs.get("units") for cost in (first, second)))
+    _check_equal("units", *(result["cost"].attrs.get("units") for result in (a, b)))
     kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
     ways = [result.attrs.get("direction") for result in (a, b)]
@@ -181,9 +183,16 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
         )
 
 
+def _check_place(a: xr.Dataset, b: xr.Dataset) -> None:
+    """Raise InputError if two results have different grids."""
+    first, second = a["cost"], b["cost"]
+    ours, theirs = (georeference_of(cost) for cost in (first, second))
+    shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
+    check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
+
+
 def _sum_of(first: xr.DataArray, second: xr.DataArray, nothing: Any) -> xr.DataArray:
     """Return the sum of two cost rasters, ``nothing`` where either is unreached."""
-    # the data alone, as coordinates may differ in the last bit
     one, other = first.data, second.data
     reached = first.copy(data=(one >= 0) & (other >= 0))
     total = first.copy(data=one + other)

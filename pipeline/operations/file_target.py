@@ -124,7 +124,7 @@ class FileTarget:
         opened = open_netcdf(self.path, {str(dim): CHUNK for dim in dims})
         for name in opened.variables:
             _describe_as(opened[name], stored[name])
-        return opened.assign_attrs(stored.attrs)
+        return opened[list(stored.data_vars)].assign_attrs(stored.attrs)
 
 
 def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:

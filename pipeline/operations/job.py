@@ -213,7 +213,9 @@ class DatasetJob(Job[xr.Dataset]):
         dims = (place.y_name, place.x_name)
         # xarray keeps attributes in arithmetic, but no encoding: by it `plot` tells a result from
         # what was computed of it, whose units are others
-        variables = {v.name: (dims, arrays[v.name], *_stated(v)) for v in self.outputs}
+        variables = {
+            v.name: (dims, arrays[v.name], *_stated(v, place.encoding)) for v in self.outputs
+        }
         return xr.Dataset(
             {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
         )
@@ -264,12 +266,18 @@ class RasterJob(DatasetJob):
     """Makes larger tiles of those of the layout, where that is quicker."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the result that neither the problem nor the run tells."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Those of output rasters and columns that the problem does not know."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Output rasters of the problem: names, dtypes and attributes."""
-        outputs: tuple[Variable, ...] = self.problem.outputs
-        return outputs
+        return tuple(
+            replace(v, attrs={**v.attrs, "units": self.units[v.name]})
+            if v.name in self.units
+            else v
+            for v in self.problem.outputs
+        )
 
     @property
     def known_attributes(self) -> dict[str, Any]:
@@ -284,7 +292,8 @@ class RasterJob(DatasetJob):
     def column_attributes(self, name: str) -> dict[str, Any]:
         """Return the attributes of a column of the problem's table, if it states any."""
         stated = getattr(self.problem, "column_attributes", None)
-        return {} if stated is None else dict(stated(name))
+        units = {"units": self.units[name]} if name in self.units else {}
+        return {**({} if stated is None else stated(name)), **units}
 
     @property
     def is_table(self) -> bool:
@@ -367,6 +376,7 @@ def raster_job(
     least_tile: int = 1,
     join_tiles: Callable[[RunContext], RunContext] | None = None,
     notes: Mapping[str, Any] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> RasterJob:
     """Return the job of a problem on rasters.
 
@@ -390,6 +400,8 @@ def raster_job(
         Makes larger tiles, where that is quicker.
     notes
         Attributes of the result beside those of the problem and the run, in JSON types.
+    units
+        Those of output rasters and columns that the problem does not know, such as `units_of`.
     """
     return RasterJob(
         rasters,
@@ -402,15 +414,24 @@ def raster_job(
         compile_kernels,
         join_tiles,
         notes or {},
+        units or {},
         spec=spec,
     )
 
 
-def _stated(variable: Variable) -> tuple[dict[str, Any], dict[str, Any]]:
+def units_of(raster: Raster, *names: str) -> dict[str, str]:
+    """Return the units of a raster, if it tells them, for outputs that are in the same."""
+    units = raster.attrs.get("units")
+    return dict.fromkeys(names, str(units)) if units else {}
+
+
+def _stated(
+    variable: Variable, of_place: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return attributes and encoding of an output variable, with ``_FillValue`` as in a store."""
     dtype = np.dtype(variable.dtype)
     fill, encoding = fill_value_in_xarray(variable.fill_value, dtype)
-    return {**variable.attrs, **fill}, {"dtype": dtype, **encoding}
+    return {**variable.attrs, **fill}, {"dtype": dtype, **encoding, **of_place}
 
 
 def whole_columns(table: ResultTable) -> dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]]:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.cf import encoding_of_place
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 
@@ -136,5 +137,6 @@ def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:
     kind = values.dtype.type
     # 3600 is a float, and its reciprocal is not
     found: xr.DataArray = values / kind(1 / scale) if scale < 1 else values * kind(scale)
-    found.attrs, found.encoding = attributes, {"dtype": values.dtype, **encoding}
+    of_place = encoding_of_place(array)
+    found.attrs, found.encoding = attributes, {"dtype": values.dtype, **encoding, **of_place}
     return found

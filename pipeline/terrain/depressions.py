@@ -55,6 +55,9 @@ LABELS = Variable(
     {"long_name": "row-major index of the lowest cell of the smallest depression here, from 1"},
 )
 
+HEIGHTS = ("elevation", "spill_elevation", "depth")
+"""Columns with the units of the elevation."""
+
 
 @dataclass(frozen=True)
 class Depressions(FateTree):
@@ -340,7 +343,7 @@ def depressions(
         labels,
     )
     parameters = {"least": repr(least), "labels": labels}
-    return terrain_job(problem, (raster,), parameters, spec, compile_kernels)
+    return terrain_job(problem, (raster,), parameters, spec, compile_kernels, heights=HEIGHTS)
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:

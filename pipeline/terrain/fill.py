@@ -123,7 +123,7 @@ def fill_depressions(
         "max_depth": repr(problem.max_depth),
         "outputs": sorted(wanted),
     }
-    return terrain_job(problem, rasters, parameters, spec)
+    return terrain_job(problem, rasters, parameters, spec, heights=["filled", "depth"])
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:

@@ -102,4 +102,4 @@ def flood_level(
         dry=dry,
     )
     parameters = {"sources": repr(points and [points.rows.tolist(), points.columns.tolist()])}
-    return terrain_job(problem, rasters, parameters, spec)
+    return terrain_job(problem, rasters, parameters, spec, heights=["level"])

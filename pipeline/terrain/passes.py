@@ -360,7 +360,7 @@ def pass_elevation(
     )
     parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
     parameters |= {"same": problem.same, "paths": paths}
-    return terrain_job(problem, (raster,), parameters, spec)
+    return terrain_job(problem, (raster,), parameters, spec, heights=["elevation"])
 
 
 def _cells(name: str, given: PointsLike, raster: Raster, radius: int) -> tuple[Integers, Integers]:

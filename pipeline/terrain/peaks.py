@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
+HEIGHTS = ("elevation", "col_elevation", "prominence")
+"""Columns with the units of the elevation."""
+
 
 @dataclass(frozen=True)
 class Peaks(FateTree):
@@ -191,4 +194,4 @@ def peaks(
     chosen = choose_backend("tile_basins", (raster,), spec)
     problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
     parameters = {"min_prominence": repr(problem.min_prominence)}
-    return terrain_job(problem, (raster,), parameters, spec)
+    return terrain_job(problem, (raster,), parameters, spec, heights=HEIGHTS)

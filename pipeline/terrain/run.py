@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus
 from orograph.execution.options import RunSpec
 from orograph.kernels.terrain import basins, merge_tree, order
-from orograph.operations.job import RasterJob, raster_job
+from orograph.operations.job import RasterJob, raster_job, units_of
 from orograph.tiles.raster.raster import Raster
 
 if TYPE_CHECKING:
@@ -31,11 +31,14 @@ def terrain_job(
     parameters: Mapping[str, Any],
     spec: RunSpec,
     compile_for: Callable[[np.dtype[Any]], None] = compile_kernels,
+    *,
+    heights: Sequence[str],
 ) -> RasterJob:
     """Return the job of a terrain problem, to be solved by the quadtree sweep.
 
     ``parameters`` are what decides the result beside the rasters, their nodata and neighbours.
-    ``compile_for`` compiles what tiles of a dtype need.
+    ``compile_for`` compiles what tiles of a dtype need. ``heights`` are the output rasters and
+    columns that have the units of the elevation.
     """
     decisive = {
         "connectivity": problem.connectivity,
@@ -44,4 +47,9 @@ def terrain_job(
     }
     warm_up = partial(compile_for, rasters[0].dtype)
     larger = join_on_gpus if spec.tile is None else None
-    return raster_job(QuadtreePass, problem, rasters, decisive, warm_up, spec, join_tiles=larger)
+    units = units_of(rasters[0], *heights)
+    return raster_job(
+        *(QuadtreePass, problem, rasters, decisive, warm_up, spec),
+        join_tiles=larger,
+        units=units,
+    )

@@ -80,4 +80,6 @@ def rasterize(
     cells = raster.read(Window(0, 0, *grid.shape))
     attrs = {"long_name": label or "number of the geometry", "_FillValue": NO_LABEL}
     dims = (place.y_name, place.x_name)
-    return xr.DataArray(cells, place.coords(), dims, label or "labels", attrs)
+    burnt = xr.DataArray(cells, place.coords(), dims, label or "labels", attrs)
+    burnt.encoding = place.encoding
+    return burnt

@@ -153,17 +153,22 @@ def write_group_metadata(place: Location, document: dict[str, Any], members: Any
     """Write a group's metadata, including those of its arrays (`member_documents`) and a checksum.
 
     xarray opens such a store in one read, and without a warning. zarr-python would warn when it
-    writes this, since version 3 of the format does not specify it.
+    writes this, since version 3 of the format does not specify it. Arrays keep the order in which
+    the group listed them before; a table, that of its columns.
     """
     storage = open_storage(place)
     if MARK not in document.get("attributes", {}):  # zarr-python makes a group where none is
         raise damaged(storage, GROUP, "it has been removed or replaced while the store was written")
+    mark = document["attributes"][MARK]
+    if members is None:
+        members = member_documents(storage)
+    stated = (document.get("consolidated_metadata") or {}).get("metadata", {})
+    names = dict.fromkeys([*stated, *mark.get("table", ()), *members])
     document["consolidated_metadata"] = {
         "kind": "inline",
         "must_understand": False,
-        "metadata": member_documents(storage) if members is None else members,
+        "metadata": {name: members[name] for name in names if name in members},
     }
-    mark = document["attributes"][MARK]
     mark["checksum"] = checksum_of(document)
     storage.put(GROUP, json.dumps(document).encode())  # indented it takes ten times as long
 

@@ -75,12 +75,19 @@ def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _grid_mapping_attributes(array: xr.DataArray) -> dict[str, Any]:
+def encoding_of_place(array: xr.DataArray) -> dict[str, str]:
+    """Return the encoding that names the grid mapping of a DataArray, if it has one."""
     name = array.encoding.get("grid_mapping", array.attrs.get("grid_mapping", GRID_MAPPING))
     for candidate in (name, GRID_MAPPING, "crs"):
         if candidate in array.coords and array.coords[candidate].attrs:
-            return {str(key): value for key, value in array.coords[candidate].attrs.items()}
+            return {"grid_mapping": candidate}
     return {}
+
+
+def _grid_mapping_attributes(array: xr.DataArray) -> dict[str, Any]:
+    name = encoding_of_place(array).get("grid_mapping")
+    attributes = {} if name is None else array.coords[name].attrs
+    return {str(key): value for key, value in attributes.items()}
 
 
 def _parse_geotransform(text: str | Iterable[float] | None) -> GeoTransform | None:

@@ -244,6 +244,21 @@ class Georeference:
             coords[GRID_MAPPING] = xr.Variable((), 0, attributes)
         return coords
 
+    @property
+    def encoding(self) -> dict[str, str]:
+        """Encoding of rasters on the grid: the name of the grid mapping, if there is one."""
+        is_mapped = self.crs_wkt is not None or self.transform is not None
+        return {"grid_mapping": GRID_MAPPING} if is_mapped else {}
+
+    def part(self, rows: slice, columns: slice) -> Georeference:
+        """Return the georeference of some rows and columns."""
+        six = self.geotransform or self._regular
+        if six is not None:
+            left, dx, _, top, _, dy = six
+            six = left + columns.start * dx, dx, 0.0, top + rows.start * dy, 0.0, dy
+        y, x = (None, None) if self.y is None or self.x is None else (self.y[rows], self.x[columns])
+        return replace(self, y=y, x=x, geotransform=six)
+
     def check_crs(self) -> None:
         """Raise InputError if the CRS is not valid well-known text."""
         if self.crs_wkt is not None:

@@ -29,6 +29,7 @@ from orograph.tiles.format.metadata import (
     MARK,
     MOST_CELLS_A_SIDE,
     ArrayMetadata,
+    member_documents,
     read_document,
     write_group_metadata,
 )
@@ -249,7 +250,9 @@ def begin_store(
             )[...] = 0
         _write_axes(store, place)
         if not storage.etags:
-            write_group_metadata(storage, read_document(storage, GROUP))
+            described = member_documents(storage)
+            described = {name: described[name] for name in (*names, *described)}
+            write_group_metadata(storage, read_document(storage, GROUP), described)
             return {}
         objects = {key: content.to_bytes() for key, content in begun.items()}
         described = {
@@ -257,6 +260,7 @@ def begin_store(
             for key, content in sorted(objects.items())
             if key.endswith("/zarr.json")
         }
+        described = {name: described[name] for name in (*names, *described)}
         document = json.loads(objects.pop(GROUP))
         writes = [partial(storage.put, key, content) for key, content in objects.items()]
         at_once(storage, *writes, partial(write_group_metadata, storage, document, described))

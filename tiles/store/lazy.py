@@ -14,7 +14,6 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from orograph.tiles.format.dense import DenseArray
-from orograph.tiles.grid.georeference import GRID_MAPPING
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.store.raster import StoreRaster
@@ -103,9 +102,7 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
     place = raster.georeference
     fill, encoding = fill_value_in_xarray(raster.nodata, raster.dtype)
     attributes = {**raster.attrs, **fill}
-    encoding |= {"source": raster.path, "storage": raster.storage}
-    if place.grid_mapping_attributes():
-        encoding["grid_mapping"] = GRID_MAPPING
+    encoding |= {"source": raster.path, "storage": raster.storage, **place.encoding}
     names = place.y_name, place.x_name
     data = indexing.LazilyIndexedArray(StoreArray(raster))
     side = raster.shard if chunks == "shard" else raster.tile

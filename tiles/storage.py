@@ -669,6 +669,18 @@ def local_path(storage: Storage, argument: str | None = None) -> Path:
     return Path(storage.root)
 
 
+def file_path(argument: str, value: object) -> Path:
+    """Return the path of a file to write, given as a path or a ``file://`` URL.
+
+    Raises
+    ------
+    InputError
+        If it is the address of an object store, where only stores are written.
+    """
+    text = check_path(argument, value)
+    return local_path(open_storage(text, argument), argument) if "://" in text else Path(text)
+
+
 def is_missing_below(folder: Storage, error: BaseException | None) -> bool:
     """Return whether an error reports a missing file below a storage's root."""
     return isinstance(error, FileNotFoundError) and str(error.filename).startswith(f"{folder}/")

@@ -23,6 +23,11 @@ Codes = NDArray[np.uint8]
 STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
 """Steps (rows, columns) in the order in which ties are broken: east, then counterclockwise."""
 
+STEP_NAMES = (
+    *("east", "north_east", "north", "north_west"),
+    *("west", "south_west", "south", "south_east"),
+)
+
 SINK = 8
 """The water ends here, leaves the grid, or flows into nodata."""
 MISSING = 9
@@ -47,6 +52,14 @@ class Encoding(NamedTuple):
     sink: int
     nodata: int
     dtype: type[np.integer[Any]]
+
+    def flags(self) -> dict[str, Any]:
+        """Return the attributes by which CF states the meaning of each code."""
+        meanings = dict(zip(self.steps, STEP_NAMES, strict=True))
+        for code, name in zip(self.leaving, STEP_NAMES, strict=True):
+            meanings.setdefault(code, f"{name}_leaving")
+        meanings[self.sink] = "pit"
+        return {"flag_values": list(meanings), "flag_meanings": " ".join(meanings.values())}
 
     def table(self) -> Array:
         """Return the code of each number."""

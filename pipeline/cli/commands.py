@@ -19,9 +19,9 @@ from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
 from orograph.distance.arguments import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
-from orograph.tiles.arguments import absolute_path, check_path
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _check_table_of_pairs(options: argparse.Namespace) -> None:
     """Keep the result in memory if ``out`` is a CSV file, and check that file."""
     options.table = options.out.lower().endswith(".csv")
     if options.table:
-        check_table_target(Path(check_path("out", options.out)), options.overwrite)
+        check_table_target(file_path("out", options.out), options.overwrite)
         options.path, options.out = options.out, None
         options.overwrite = options.predecessors = None
 
@@ -119,12 +119,12 @@ def _add_table_and_picture(parser: argparse.ArgumentParser) -> None:
 
 def _check_table_and_picture(options: argparse.Namespace) -> None:
     if options.table is not None:
-        table = Path(check_path("--table", options.table))
+        table = file_path("--table", options.table)
         check_vector_target(table, options.overwrite, "--table")
     if options.picture is not None:
         from orograph.plotting.labels import image_writer
 
-        parent = os.path.dirname(absolute_path("--picture", options.picture))
+        parent = os.path.dirname(os.path.abspath(file_path("--picture", options.picture)))
         if not os.path.isdir(parent):
             raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
         image_writer()  # if it is not installed, better say so before the run

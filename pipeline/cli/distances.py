@@ -16,6 +16,7 @@ from orograph.cli.points import add_outside, add_points, points_of
 from orograph.results.files import check_raster_target
 from orograph.tiles.arguments import check_file, check_path
 from orograph.tiles.extensions import check_extension
+from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from orograph.cli.parser import Subcommands
 
+RESULT = "store or file of cost_distance or walking_time"
 RASTER_FILE = "Zarr store to write, or a file: .tif, .nc"
 LAYER_CRS = "CRS of the layer in the file, such as EPSG:4326 (default: its own)"
 VECTOR_FILE = "file to write: .gpkg, .geojson, .shp, .fgb, .parquet, .csv"
@@ -33,7 +35,15 @@ def add_distances(commands: Subcommands) -> None:
     path = commands.add_parser(
         "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
     )
-    path.add_argument("result", help="store of cost_distance or walking_time")
+    path.add_argument("result", help=RESULT)
+    path.add_argument(
+        "--and",
+        dest="further",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="GeoTIFF of one more raster of the result",
+    )
     add_points(path, "where a path begins; repeat for more")
     path.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")
     add_outside(path)
@@ -48,11 +58,11 @@ def add_distances(commands: Subcommands) -> None:
     corridor = commands.add_parser(
         "corridor", help="least cost of a path between two sets of sources through each cell"
     )
-    corridor.add_argument("first", help="store of cost_distance or walking_time")
-    corridor.add_argument("second", help="store of the other sources")
+    corridor.add_argument("first", help=RESULT)
+    corridor.add_argument("second", help="that of the other sources")
     corridor.add_argument("out", help=RASTER_FILE)
     corridor.add_argument(
-        "--and", dest="further", action="append", metavar="STORE", help="store of one more result"
+        "--and", dest="further", action="append", metavar="RESULT", help="one more result"
     )
     corridor.add_argument(
         "--normalize", action="store_true", help="subtract the least cost of each pair"
@@ -63,7 +73,7 @@ def add_distances(commands: Subcommands) -> None:
 
 
 def _path(options: argparse.Namespace) -> None:
-    out = None if options.out is None else Path(check_path("out", options.out))
+    out = None if options.out is None else file_path("out", options.out)
     as_csv = out is not None and out.suffix.lower() == ".csv"
     if options.crs is not None and (out is None or as_csv):
         raise og.InputError(
@@ -75,7 +85,7 @@ def _path(options: argparse.Namespace) -> None:
         check_vector_target(out, options.overwrite, crs=options.crs)
     points = points_of(options)
     paths = og.least_cost_path(
-        options.result,
+        [options.result, *options.further] if options.further else options.result,
         points,
         label=options.label,
         snap=options.snap,
@@ -106,7 +116,7 @@ def _corridor(options: argparse.Namespace) -> None:
     check_raster_target(options.out, options.overwrite)
     stores = options.first, options.second, *(options.further or ())
     found = og.corridor(
-        [og.open(name) for name in stores],
+        stores,
         normalize=options.normalize,
         threshold=options.threshold,
     )

@@ -15,7 +15,7 @@ from orograph.kernels.relax.models import NAMED
 from orograph.results.files import check_raster_target
 from orograph.road_links.roads import COSTS as ROAD_COSTS
 from orograph.road_links.roads import UNITS
-from orograph.tiles.arguments import check_path
+from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def add_files(commands: Subcommands) -> None:
     _add_roads(commands)
 
     lines = commands.add_parser("forest_lines", help="edges of a forest as lines in a vector file")
-    lines.add_argument("forest", help="store of 'orograph minimum_spanning_forest'")
+    lines.add_argument("forest", help="store or file of 'orograph minimum_spanning_forest'")
     lines.add_argument("out", help=VECTOR_FILE)
     lines.add_argument(
         "--window", type=int, nargs=4, metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"), default=None
@@ -71,7 +71,7 @@ def add_files(commands: Subcommands) -> None:
     lines.set_defaults(command=_lines)
 
     network = commands.add_parser("stream_lines", help="links of streams as lines in a vector file")
-    network.add_argument("streams", help="store of 'orograph streams'")
+    network.add_argument("streams", help="store or NetCDF file of 'orograph streams'")
     network.add_argument("out", help=VECTOR_FILE)
     network.add_argument("--crs", help=LAYER_CRS)
     network.add_argument("--overwrite", action="store_true")
@@ -173,7 +173,7 @@ def _rasterize(options: argparse.Namespace) -> None:
 
 
 def _lines(options: argparse.Namespace) -> None:
-    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
+    check_vector_target(file_path("out", options.out), options.overwrite)
     window = None if options.window is None else tuple(options.window)
     lines = og.forest_lines(options.forest, window)
     lines.to_file(options.out, crs=options.crs, overwrite=options.overwrite)

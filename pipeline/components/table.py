@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.arguments.grids import check_same_grid
+from orograph.results.opening import ResultLike, open_result
 from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
@@ -15,27 +16,21 @@ from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import RasterLike, open_raster
-from orograph.tiles.store.dataset import as_dataset
 
 if TYPE_CHECKING:
-    import os
-
     import pandas as pd
-    import xarray as xr
 
 READ_SIDE = 1024
 
 
-def component_table(
-    result: xr.Dataset | str | os.PathLike[str], classes: RasterLike | None = None
-) -> pd.DataFrame:
+def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd.DataFrame:
     """Return a table with the class, cells, area, centroid and box of each component.
 
     Parameters
     ----------
     result : Dataset or path
-        Result of `connected_components`, or the path of its store. All its labels are read, a part
-        at a time.
+        Result of `connected_components`, or the path of its store or file. All its labels are read,
+        a part at a time.
     classes : raster, optional
         The raster that was labelled; if given, the table has a column ``class``.
 
@@ -68,7 +63,7 @@ def component_table(
     """
     import pandas as pd
 
-    dataset: Any = as_dataset(result, "connected_components")
+    dataset: Any = open_result(result, "connected_components")
     if "labels" not in dataset.data_vars or dataset["labels"].dtype.kind != "i":
         raise InputError(
             "result: it has no labels; give what connected_components has returned with 'labels' "

@@ -56,7 +56,13 @@ BACK_DIRECTION = Variable(
     "back_direction",
     np.dtype(np.uint8),
     NO_DIRECTION,
-    {"long_name": "direction of the step back towards the source, Esri codes"},
+    {
+        "long_name": "direction of the step back towards the source, Esri codes",
+        "flag_values": list(range(BY_LINK + 1)),
+        "flag_meanings": "source east south_east south south_west west north_west north north_east "
+        "east_south_east south_south_east south_south_west west_south_west west_north_west "
+        "north_north_west north_north_east east_north_east link",
+    },
 )
 NO_SOURCE = -1
 ALLOCATION = Variable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from orograph.eikonal.job import EIKONAL
 from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
 from orograph.results.names import name_labels
+from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
@@ -25,7 +25,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.dataset import as_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +33,7 @@ UNREACHED = "cells that were not reached: barriers, or beyond barriers or max_co
 
 
 def least_cost_path(
-    result: xr.Dataset | str | os.PathLike[str],
+    result: ResultLike | Sequence[ResultLike],
     points: PointsLike,
     *,
     label: str | None = None,
@@ -48,7 +47,8 @@ def least_cost_path(
     ----------
     result : Dataset or path
         Result of `cost_distance` or `walking_time` with ``"back_direction"`` among its outputs, or
-        with ``cost="eikonal"``; or the path of its store. Only the tiles that paths cross are read.
+        with ``cost="eikonal"``; or the path of its store or file. GeoTIFFs hold one raster each:
+        give a list of them, costs first. Only the tiles that paths cross are read.
     points : points
         Points (x, y) in map coordinates, shape (n, 2), or a vector layer (a GeoDataFrame,
         geometries, the path of a file), which is transformed to the CRS of the result. A line or an
@@ -92,7 +92,7 @@ def least_cost_path(
     >>> path.coordinates.tolist()
     [[2.0, 1.0], [2.0, 2.0], [1.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
     """
-    dataset = as_dataset(result, "cost_distance")
+    dataset = open_result(result, "cost_distance")
     given: dict[str, Any] = {
         "label": label,
         "snap": snap,

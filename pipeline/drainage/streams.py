@@ -17,13 +17,13 @@ from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.streams import compile_kernels
 from orograph.operations.job import units_of
 from orograph.operations.operation import operation
+from orograph.results.opening import ResultLike, open_result
 from orograph.results.tables import is_network, network_lines
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.storage import local_path
-from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.vector.layer import VectorLayer
 from orograph.tiles.vector.write import check_vector_target, import_shapely, write_layer
 
@@ -143,7 +143,7 @@ def streams(
 
 
 def stream_lines(
-    streams: xr.Dataset | str | os.PathLike[str],
+    streams: ResultLike,
     *,
     out: str | os.PathLike[str] | None = None,
     crs: CRSLike | None = None,
@@ -154,7 +154,7 @@ def stream_lines(
     Parameters
     ----------
     streams : Dataset or path
-        Result of `streams`, or the path of its store.
+        Result of `streams`, or the path of its store or NetCDF file.
     out : path, optional
         Vector file to write in addition, in the format of its extension: ``.gpkg``, ``.geojson``,
         ``.fgb``, ``.parquet``, ``.shp`` or ``.csv``.
@@ -192,7 +192,7 @@ def stream_lines(
     0     1         1  LINESTRING (1 1, 2 1, 3 1)
     """
     import_shapely("stream_lines")
-    found = open_dataset(streams) if isinstance(streams, str | os.PathLike) else streams
+    found = open_result(streams, "streams", "streams")
     if not is_network(found):
         raise InputError("streams: it has no links; give what streams has returned")
     spec = RunSpec(out=out, crs=crs, overwrite=overwrite)

@@ -72,6 +72,7 @@ class Directions(FrontierDefaults):
         attrs = {
             "long_name": f"direction of flow, {self.encoding} codes",
             "flow_encoding": self.encoding,
+            **code.flags(),
         }
         return (Variable("direction", np.dtype(code.dtype), code.nodata, attrs),)
 

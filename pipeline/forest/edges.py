@@ -59,8 +59,7 @@ def forest_lines(
     """
     with report_missing("forest_lines", "shapely"):
         from shapely import linestrings
-    alone = hasattr(forest, "dims") and not hasattr(forest, "data_vars")
-    raster = open_raster(forest, variable=None if alone else "edges", argument="forest")
+    raster = open_raster(forest, usual=("edges",), argument="forest")
     if raster.dtype != np.uint8:
         raise InputError(
             f"forest: its edges are {raster.dtype}; give what minimum_spanning_forest has returned"

@@ -11,6 +11,7 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_place
 from orograph.kernels.relax.models import MODELS
+from orograph.results.opening import ResultLike, open_result
 from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
 from orograph.tiles.errors import InputError
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def corridor(
-    a: xr.Dataset | Sequence[xr.Dataset],
-    b: xr.Dataset | None = None,
+    a: ResultLike | Sequence[ResultLike],
+    b: ResultLike | None = None,
     *,
     pairs: Sequence[tuple[int, int]] | None = None,
     normalize: bool = False,
@@ -34,11 +35,11 @@ def corridor(
 
     Parameters
     ----------
-    a, b : Dataset
+    a, b : Dataset or path
         Results of `cost_distance`, or both of `walking_time`, from the two sets of sources, on one
-        grid and with one cost model. For walking times, one result must be ``"from"`` the sources
-        where paths begin, and the other ``"to"`` the sources where they end. Alternatively, ``a``
-        is a list of two or more results, and ``b`` is omitted.
+        grid and with one cost model, or the paths of their stores or files. For walking times, one
+        result must be ``"from"`` the sources where paths begin, and the other ``"to"`` the sources
+        where they end. Alternatively, ``a`` is a list of two or more results, and ``b`` is omitted.
     pairs : sequence of (int, int), optional
         Which of several results are connected, by their positions in the list, from 0; by default
         all pairs.
@@ -125,18 +126,24 @@ def corridor(
 
 def _results_of(a: object, b: object) -> list[xr.Dataset]:
     """Return the results given as two arguments or as a list."""
-    import xarray as xr
-
     if b is None and isinstance(a, Sequence) and not isinstance(a, str | bytes):
         if len(a) < 2:
             raise InputError(f"a: a list of {len(a)} results; give two or more, or a and b")
-        named = [(f"a: {shown(given)} at {place}", given) for place, given in enumerate(a)]
+        named = [("a", f"{shown(given)} at {place}", given) for place, given in enumerate(a)]
     else:
-        named = [(f"{name}: {shown(given)}", given) for name, given in (("a", a), ("b", b))]
-    for words, given in named:
-        if not isinstance(given, xr.Dataset) or "cost" not in given:
-            raise InputError(f"{words}; give what cost_distance returns")
-    return [given for _, given in named]
+        named = [("a", shown(a), a), ("b", shown(b), b)]
+    results = []
+    for name, words, given in named:
+        result = open_result(given, "cost_distance", name)
+        if "cost" not in result:
+            raise InputError(f"{name}: {words}; give what cost_distance returns")
+        if "cost_model" not in result.attrs:
+            raise InputError(
+                f"{name}: {words} does not say its cost model; give all that cost_distance "
+                "returned, not one variable, or a file written by out= or from all of it"
+            )
+        results.append(result)
+    return results
 
 
 def _pairs_of(pairs: object, count: int) -> list[tuple[int, int]]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orograph.results.netcdf import netcdf_engine, open_netcdf, write_netcdf
+from orograph.results.opening import CHUNK, read_geotiff
 from orograph.results.tables import table_layer
 from orograph.tiles.arguments import check_file
 from orograph.tiles.convert.export import check_copy, to_geotiff
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 WHOLE = "whole"
 """The finished file in the folder of the run, and another name of the file that has its own."""
-CHUNK = 2048
 
 
 @dataclass(frozen=True)
@@ -147,10 +146,10 @@ def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
         path = local_path(spec.storage, "out")
         check_vector_target(path, spec.overwrite, "out", spec.crs, own)
         return FileTarget(path, of_datasets)
-    path = Path(os.path.abspath(str(spec.storage)))
-    suffix = path.suffix.lower()
+    suffix = Path(str(spec.storage)).suffix.lower()
     if suffix not in (*RESULTS, *LAYERS) or suffix in STORE:
         return None
+    path = local_path(spec.storage, "out")
     written = "a Zarr store, or a GeoTIFF, NetCDF, vector or CSV file"
     check_extension("out", path, written, RESULTS)
     rasters = [variable.name for variable in getattr(job, "outputs", ())]
@@ -209,13 +208,7 @@ def _describe_as(raster: xr.DataArray, stored: xr.DataArray) -> None:
 
 def open_geotiff(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:
     """Open a GeoTIFF lazily as a dataset, with the attributes and tables of its Zarr store."""
-    import rioxarray
-    from rasterio.errors import NotGeoreferencedWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        opened: Any = rioxarray.open_rasterio(path, chunks={"x": 2048, "y": 2048}, masked=False)
-    raster = opened.squeeze("band", drop=True)
+    raster = read_geotiff(path)
     before = stored[variable]
     raster = raster.rename(dict(zip(raster.dims, before.dims, strict=True)))
     _describe_as(raster, before)

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.plotting.layers import PATHS, draw_points, halo
+from orograph.results.opening import is_table_path, open_result
 from orograph.tiles.errors import InputError
-from orograph.tiles.storage import open_storage
-from orograph.tiles.store.dataset import open as open_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,9 +57,9 @@ def read_table(result: object) -> xr.Dataset | None:
     """Return a table of peaks, passes or depressions, also from a store; else None."""
     import xarray as xr
 
-    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
+    if isinstance(result, str | os.PathLike) and is_table_path(result):
         try:
-            result = open_dataset(open_storage(result, "result"))
+            result = open_result(result, "peaks")
         except InputError:
             return None
     if not isinstance(result, xr.Dataset) or "labels" in result:

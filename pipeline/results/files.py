@@ -11,7 +11,7 @@ import xarray as xr
 from orograph.results.netcdf import netcdf_engine, write_netcdf
 from orograph.results.tables import has_rasters, table_layer
 from orograph.tiles.arguments import check_file, check_flag, check_path, shown
-from orograph.tiles.convert.export import file_path, to_geotiff
+from orograph.tiles.convert.export import attributes_of_result, write_geotiff
 from orograph.tiles.convert.ingest import NAME, ingest
 from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
@@ -20,7 +20,7 @@ from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import RasterLike, open_raster
-from orograph.tiles.storage import open_storage
+from orograph.tiles.storage import file_path, open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target
 from orograph.tiles.vector.layer import VectorLike
@@ -107,7 +107,8 @@ def to_file(
         )
     raster = open_raster(cast("RasterLike", result), variable=variable, argument="result")
     if suffix in GEOTIFF:
-        return to_geotiff(raster, text, overwrite=overwrite)
+        attributes = attributes_of_result(result, raster)
+        return write_geotiff(raster, file_path("path", text), attributes, overwrite)
     ingest(raster, text, overwrite=overwrite)
     return Path(text)
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.results.opening import is_table_path, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import open_storage
-from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, as_layer
 from orograph.tiles.vector.write import import_shapely
 
@@ -100,8 +99,8 @@ def table_layer(result: object) -> VectorLayer | None:
         return layer
     if isinstance(result, pd.DataFrame):
         return _of_components(result)
-    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
-        result = open_dataset(open_storage(result, "result"))
+    if isinstance(result, str | os.PathLike) and is_table_path(result):
+        result = open_result(result, "peaks")
     if not isinstance(result, xr.Dataset):
         return None
     if is_network(result):
@@ -128,8 +127,8 @@ def has_rasters(result: object) -> bool:
     """Return whether a table, or its store, has rasters beside its columns."""
     import xarray as xr
 
-    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
-        result = open_dataset(open_storage(result, "result"))
+    if isinstance(result, str | os.PathLike) and is_table_path(result):
+        result = open_result(result, "peaks")
     if not isinstance(result, xr.Dataset):
         return False
     of_tables = {dim for dims, _ in _TABLES.values() for dim in dims}

@@ -8,11 +8,10 @@ from typing import Any, overload
 import numpy as np
 import xarray as xr
 
+from orograph.results.opening import open_result
 from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.cf import encoding_of_place
-from orograph.tiles.storage import open_storage
-from orograph.tiles.store.dataset import open as open_dataset
 
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0}
 LENGTHS = {"m": 1.0, "km": 1000.0}
@@ -38,7 +37,7 @@ def convert_units(
     ----------
     result : Dataset, DataArray or path
         Result with known ``units``, such as that of `walking_time` (``"s"``) or `flow_distance`
-        (``"m"``), or the path of its store.
+        (``"m"``), or the path of its store or file.
     unit : {"s", "min", "h", "m", "km"}
         The unit to convert to.
 
@@ -66,7 +65,7 @@ def convert_units(
     """
     unit = check_choice("unit", unit, UNITS)
     if isinstance(result, str | os.PathLike):
-        result = open_dataset(open_storage(result, "result"))
+        result = open_result(result, "walking_time")
     if isinstance(result, xr.DataArray):
         return _converted(result, unit, unit_scale(result.attrs.get("units"), unit, "result"))
     if not isinstance(result, xr.Dataset):

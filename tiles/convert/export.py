@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from orograph.tiles.arguments import (
     check_file,
     check_flag,
-    check_path,
     shown,
 )
 from orograph.tiles.errors import (
@@ -22,11 +21,13 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.extensions import GEOTIFF, check_extension
 from orograph.tiles.files import TEMPORARY, is_token, sync_file
+from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import FileRaster, Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import FileRaster, Raster, RasterLike, StoreRaster, open_raster
+from orograph.tiles.raster.tags import NAME, colour_table, tags_of
 from orograph.tiles.raster.unchanged import unchanged
-from orograph.tiles.storage import local_path, open_storage
+from orograph.tiles.storage import file_path
 from orograph.tiles.store.lease import Lease
 
 BLOCK = 512
@@ -79,9 +80,15 @@ def to_geotiff(
 
     Notes
     -----
-    The file is read again before it gets its name. A GeoTIFF identifies a CRS by its EPSG code, and
-    its columns lie along x, the longitude, whatever the order of the axes. So OGC:CRS84, CRS83 and
-    CRS27, which only differ from EPSG:4326, 4269 and 4267 in that order, read back as the latter.
+    The file is read again before it gets its name. The long name of the raster is the description
+    of the band, its units are those of the band, and its name and all other attributes, those of
+    its result too, are tags. So operations know the encoding of directions, the names of labels and
+    the cost model of costs again, also from what rioxarray opens. Cells of uint8 with
+    ``flag_values`` get a table of colours.
+
+    A GeoTIFF identifies a CRS by its EPSG code, and its columns lie along x, the longitude,
+    whatever the order of the axes. So OGC:CRS84, CRS83 and CRS27, which only differ from EPSG:4326,
+    4269 and 4267 in that order, read back as the latter.
 
     Examples
     --------
@@ -96,6 +103,26 @@ def to_geotiff(
     overwrite = check_flag("overwrite", overwrite)
     check_file(path, overwrite)
     raster = open_raster(source, variable=variable)
+    return write_geotiff(raster, path, attributes_of_result(source, raster), overwrite, takeover)
+
+
+def attributes_of_result(source: Any, raster: Raster) -> Mapping[str, Any]:
+    """Return the attributes that a raster shares with others of its result, such as counts."""
+    if isinstance(raster, StoreRaster):
+        return read_metadata(raster.storage).attributes
+    if isinstance(raster, FileRaster):
+        return raster.shared_attrs
+    return getattr(source, "attrs", {}) if hasattr(source, "data_vars") else {}
+
+
+def write_geotiff(
+    raster: Raster,
+    path: Path,
+    attributes: Mapping[str, Any],
+    overwrite: bool,
+    takeover: bool = False,
+) -> Path:
+    """Write a raster to a GeoTIFF as `to_geotiff` does; ``attributes`` are those of its result."""
     _check_raster(path, raster)
     with Lease(path, takeover) as lease, lease.errors():
         check_file(path, overwrite)  # another may have written it meanwhile
@@ -108,7 +135,7 @@ def to_geotiff(
         try:
             with report_full_storage(path):
                 with unchanged(raster):
-                    sums = _write(raster, partial)
+                    sums = _write(raster, partial, attributes)
                 check_written(partial, raster, sums)
                 sync_file(partial)  # a file that it replaces is gone from then on
                 lease.check()
@@ -116,12 +143,6 @@ def to_geotiff(
         finally:
             partial.unlink(missing_ok=True)
     return path
-
-
-def file_path(argument: str, value: object) -> Path:
-    """Return the path of a file to write, given as a path or a ``file://`` URL."""
-    text = check_path(argument, value)
-    return local_path(open_storage(text, argument)) if "://" in text else Path(text)
 
 
 def _check_raster(path: Path, raster: Raster) -> None:
@@ -136,7 +157,7 @@ def _check_raster(path: Path, raster: Raster) -> None:
         )
 
 
-def _write(raster: Raster, path: Path) -> dict[Window, int]:
+def _write(raster: Raster, path: Path, attributes: Mapping[str, Any]) -> dict[Window, int]:
     """Write the cells to a GeoTIFF; return the checksum of each window."""
     import warnings
 
@@ -187,6 +208,12 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
                 target.units = (str(raster.attrs["units"]),)
             if raster.attrs.get("AREA_OR_POINT"):
                 target.update_tags(AREA_OR_POINT=raster.attrs["AREA_OR_POINT"])
+            target.update_tags(**tags_of(attributes))
+            named = {} if raster.name is None else {NAME: raster.name}
+            target.update_tags(1, **tags_of(raster.attrs), **named)
+            colours = colour_table(raster.attrs, raster.dtype)
+            if colours is not None:
+                target.write_colormap(1, colours)
             for window in _windows(raster):
                 place_in = RasterioWindow(window.x, window.y, window.width, window.height)
                 cells = raster.read(window)

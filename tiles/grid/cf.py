@@ -16,6 +16,7 @@ from orograph.tiles.grid.georeference import (
     Georeference,
     GeoTransform,
     check_upright,
+    encoding_with,
     parse_wkt,
 )
 from orograph.tiles.grid.units import in_unit_of_coordinates
@@ -76,11 +77,11 @@ def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:
 
 
 def encoding_of_place(array: xr.DataArray) -> dict[str, str]:
-    """Return the encoding that names the grid mapping of a DataArray, if it has one."""
+    """Return the encoding of a DataArray's grid mapping, see `encoding_with`; else none."""
     name = array.encoding.get("grid_mapping", array.attrs.get("grid_mapping", GRID_MAPPING))
     for candidate in (name, GRID_MAPPING, "crs"):
         if candidate in array.coords and array.coords[candidate].attrs:
-            return {"grid_mapping": candidate}
+            return encoding_with(candidate)
     return {}
 
 

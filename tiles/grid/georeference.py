@@ -246,9 +246,9 @@ class Georeference:
 
     @property
     def encoding(self) -> dict[str, str]:
-        """Encoding of rasters on the grid: the name of the grid mapping, if there is one."""
+        """Encoding of rasters on the grid, see `encoding_with`; empty without a grid mapping."""
         is_mapped = self.crs_wkt is not None or self.transform is not None
-        return {"grid_mapping": GRID_MAPPING} if is_mapped else {}
+        return encoding_with(GRID_MAPPING) if is_mapped else {}
 
     def part(self, rows: slice, columns: slice) -> Georeference:
         """Return the georeference of some rows and columns."""
@@ -297,6 +297,15 @@ class Georeference:
 
     def __hash__(self) -> int:
         return hash(self.token)
+
+
+def encoding_with(name: str) -> dict[str, str]:
+    """Return the encoding of a raster by which files state its grid mapping.
+
+    It is listed with the coordinates too: xarray reads it as one only then, or if
+    ``decode_coords="all"`` is passed.
+    """
+    return {"grid_mapping": name, "coordinates": name}
 
 
 def parse_wkt(text: str) -> CRS:

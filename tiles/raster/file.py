@@ -27,6 +27,7 @@ from orograph.tiles.raster.ascii_grid import (
     open_options,
     open_quietly,
 )
+from orograph.tiles.raster.tags import NAME, attributes_of
 from orograph.tiles.raster.version import UNVERSIONED, absolute, file_versions
 
 if TYPE_CHECKING:
@@ -100,9 +101,11 @@ class FileRaster:
                 self.nodata = float("nan")
             self.block: tuple[int, int] = dataset.block_shapes[at]
             self.attrs: Mapping[str, Any] = _attributes(dataset, at)
+            self.shared_attrs: Mapping[str, Any] = attributes_of(dataset.tags())
             self.files = tuple(dataset.files) or (self.path,)
             self.georeference  # noqa: B018  (raises for a rotated transform)
-        self.name: str | None = None
+            name = dataset.tags(self.band).get(NAME, "")
+        self.name: str | None = name if name.isidentifier() else None
 
     @property
     def bytes_per_cell(self) -> int:
@@ -220,7 +223,10 @@ def _has_mask(dataset: DatasetReader, at: int) -> bool:
 
 
 def _attributes(dataset: DatasetReader, at: int) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
+    tags = dataset.tags(at + 1)
+    if NAME not in tags:  # rioxarray writes all attributes as tags of the file
+        tags = {**dataset.tags(), **tags}
+    attributes = attributes_of(tags)
     if dataset.descriptions[at]:
         attributes["long_name"] = dataset.descriptions[at]
     if dataset.units[at]:

@@ -16,6 +16,7 @@ from orograph.tiles.grid.cf import X_NAMES, Y_NAMES, georeference_of
 from orograph.tiles.grid.window import check_sides
 from orograph.tiles.nodata import Nodata, fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
+from orograph.tiles.raster.tags import STORAGE_ATTRIBUTES
 from orograph.tiles.raster.version import absolute, is_remote
 from orograph.tiles.store.raster import StoreRaster
 
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
 _UNNAMED = "__xarray_dataarray_variable__"
 """What xarray calls a DataArray without a name in a file."""
 Opened = ArrayRaster | LazyRaster | StoreRaster
-
-_STORAGE_ATTRIBUTES = {
-    "_FillValue",
-    "missing_value",
-    "grid_mapping",
-    "scale_factor",
-    "add_offset",
-    "coordinates",
-}
 
 
 def choose_variable(
@@ -128,7 +120,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     # xarray names an array of a Dask array by the key of that one, which is not a name.
     task_name = source.data.name if source.chunks else None
     name = None if source.name in (None, task_name, _UNNAMED) else str(source.name)
-    attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}
+    attrs = {str(key): item for key, item in source.attrs.items() if key not in STORAGE_ATTRIBUTES}
     stored = _as_store(source, value)
     if stored is not None:
         return stored

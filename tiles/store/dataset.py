@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -81,14 +80,3 @@ def open(
     dataset = xr.Dataset(arrays, coords, metadata.attributes)
     dataset.encoding["source"] = str(storage)
     return dataset
-
-
-def as_dataset(result: object, operation: str) -> xr.Dataset:
-    """Return a result that is a Dataset, or open it from the path of its store."""
-    import xarray as xr
-
-    if isinstance(result, str | os.PathLike):
-        result = open(open_storage(result, "result"))
-    if not isinstance(result, xr.Dataset):
-        raise InputError(f"result: {shown(result)}; give what {operation} returns, or its path")
-    return result

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles import html
-from orograph.tiles.arguments import check_flag, check_path, shown
+from orograph.tiles.arguments import check_flag, shown
 from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import (
     PARQUET,
     check_vector_target,
@@ -161,7 +162,7 @@ class VectorLayer:
         OrographError
             If the package that writes such files is not installed.
         """
-        target = Path(check_path("path", path))
+        target = file_path("path", path)
         check_vector_target(target, check_flag("overwrite", overwrite), crs=crs, own=self.crs)
         write_layer(self, target, crs=crs)
         return target

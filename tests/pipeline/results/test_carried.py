@@ -8,13 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
 import rioxarray
+import shapely
 import xarray as xr
-from shapely import box
 from verbs import call
 
 import orograph as og
+from orograph.cli.main import main
 from orograph.operations.operation import public_operations
+from orograph.results.opening import open_result
+from orograph.tiles.raster.raster import open_raster
+
+geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
+pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
 
 Make = Callable[..., Any]
 SIDE, TOP, LEFT = 10.0, 5_000_000.0, 600_000.0
@@ -77,7 +84,7 @@ FUNCTIONS: dict[str, Callable[[Path], xr.DataArray | xr.Dataset]] = {
         *(og.cost_distance(HEIGHTS, [end], out=folder / f"{end}.zarr") for end in (START, END))
     ),
     "path_mask": lambda folder: og.path_mask([], like=COSTS[0]),
-    "rasterize": lambda folder: og.rasterize([box(LEFT, TOP - 50, LEFT + 60, TOP)], HEIGHTS),
+    "rasterize": lambda folder: og.rasterize([shapely.Point(START)], HEIGHTS),
     "ingest": lambda folder: og.ingest(HEIGHTS, folder / "dem.zarr"),
     "convert_units": lambda folder: og.convert_units(og.walking_time(HEIGHTS, [START]), "h"),
     "query of an index": lambda folder: og.DistanceIndex.build(
@@ -200,3 +207,207 @@ def test_results_in_units_of_the_elevation_say_so() -> None:
     assert og.depressions(HEIGHTS)["spill_elevation"].attrs["units"] == "m"
     unknown = HEIGHTS.drop_attrs(deep=False)
     assert "units" not in og.fill_depressions(unknown)["filled"].attrs
+
+
+def plain(attributes: Any) -> dict[str, Any]:
+    """Attributes without those for which a file has places of its own, lists as lists."""
+    apart = {"_FillValue", "AREA_OR_POINT", "grid_mapping", "Conventions"}
+    return {
+        key: value.tolist() if isinstance(value, np.ndarray) else value
+        for key, value in attributes.items()
+        if key not in apart
+    }
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_geotiffs_keep_names_and_attributes(name: str, tmp_path: Path) -> None:
+    result = OPERATIONS[name]()
+    rasters = rasters_of(result)
+    for array in rasters:
+        path, again = tmp_path / f"{array.name}.tif", tmp_path / f"{array.name} again.tif"
+        og.to_file(result, path, variable=str(array.name))
+        if len(rasters) == 1:
+            OPERATIONS[name](out=path, overwrite=True)
+        found = open_raster(path)
+        assert found.name == array.name
+        assert plain(found.attrs) == plain(array.attrs)
+        opened = open_result(path, name)
+        assert list(opened) == [array.name]
+        assert plain(opened.attrs) == plain(result.attrs)
+        check_place(opened[array.name])
+        read: Any = rioxarray.open_rasterio(path)
+        assert read.name == array.name
+        assert read.attrs["long_name"] == array.attrs["long_name"]
+        assert read.attrs.get("units") == array.attrs.get("units")
+        assert plain(open_result(read, name).attrs).items() >= plain(result.attrs).items()
+        read.rio.to_raster(again)  # rioxarray writes tags of the file, and no name
+        assert open_raster(again).attrs.items() >= plain(array.attrs).items()
+        with rasterio.open(path) as file:
+            values = array.attrs.get("flag_values")
+            if values is None or array.dtype != np.uint8:
+                assert file.colorinterp[0].name == "gray"
+                continue
+            colours = file.colormap(1)
+        drawn = {value: colour for value, colour in colours.items() if any(colour[:3])}
+        assert drawn.keys() == set(values)
+        assert len(set(drawn.values())) == len(values)
+        assert {*np.unique(array).tolist()} - {array.attrs["_FillValue"]} <= drawn.keys()
+
+
+FROM_FILES: dict[str, Callable[[str], Any]] = {
+    "path": lambda path: path,
+    "rioxarray": lambda path: read_by_rioxarray(path),
+    "written by rioxarray": lambda path: rewrite(path),
+    "masked": lambda path: read_by_rioxarray(path, masked=True),
+}
+
+
+def read_by_rioxarray(path: str, **options: Any) -> Any:
+    read: Any = rioxarray.open_rasterio(path, **options)
+    return read.squeeze("band")
+
+
+def rewrite(path: str) -> str:
+    again = str(Path(path).with_name("by_rioxarray.tif"))
+    read_by_rioxarray(path).rio.to_raster(again)
+    return again
+
+
+@pytest.mark.parametrize("way", [way for way in FROM_FILES if way != "masked"])
+@pytest.mark.parametrize("encoding", ["taudem", "esri", "grass", "ldd"])
+def test_directions_from_a_geotiff_know_their_encoding(
+    encoding: str, way: str, tmp_path: Path
+) -> None:
+    flow = og.flow_direction(HEIGHTS, encoding=encoding, out=tmp_path / "fdir.tif")
+    given = FROM_FILES[way](str(tmp_path / "fdir.tif"))
+    count = og.flow_accumulation(given, out=tmp_path / "acc.tif")["accumulation"]
+    assert np.array_equal(count, COUNT)
+    assert np.array_equal(
+        og.watersheds(given, [END])["watershed"], og.watersheds(flow, [END])["watershed"]
+    )
+    found = og.streams(given, tmp_path / "acc.tif", 4)
+    assert np.array_equal(found["link"], og.streams(FLOW, COUNT, 4)["link"])
+    with pytest.raises(og.InputError, match="holds directions"):
+        og.flow_accumulation(given, method="mfd")
+
+
+@pytest.mark.parametrize("way", FROM_FILES)
+def test_costs_units_and_names_from_geotiffs(way: str, tmp_path: Path) -> None:
+    frame = geopandas.GeoDataFrame(
+        {"place": ["Au", "Egg"]}, geometry=shapely.points([START, END]), crs="EPSG:32632"
+    )
+    outputs = ("cost", "back_direction", "allocation")
+    result = og.cost_distance(HEIGHTS, frame, label="place", outputs=outputs)
+    files = []
+    for name in outputs:
+        og.to_file(result, tmp_path / f"{name}.tif", variable=name)
+        if way == "written by rioxarray":
+            (tmp_path / name).mkdir()
+            read: Any = rioxarray.open_rasterio(tmp_path / f"{name}.tif")
+            read[0].rio.to_raster(tmp_path / name / f"{name}.tif")
+            files.append(str(tmp_path / name / f"{name}.tif"))
+        else:
+            files.append(FROM_FILES[way](str(tmp_path / f"{name}.tif")))
+    paths = og.least_cost_path(files, [(LEFT + 90, TOP - 70)])
+    assert paths == og.least_cost_path(result, [(LEFT + 90, TOP - 70)])
+    assert paths[0].source in {"Au", "Egg"}
+    if way != "masked":
+        names = og.polygonize(files[2]).columns["name"].tolist()
+        assert names == ["Au", "Egg"]
+    other = og.cost_distance(HEIGHTS, [END])
+    assert np.array_equal(og.corridor(files[0], other), og.corridor(result, other))
+    walk = og.walking_time(HEIGHTS, [START], out=tmp_path / "walk.tif")
+    seconds = FROM_FILES[way](str(tmp_path / "walk.tif"))
+    bands = og.isochrones(seconds, [0.01, 0.02], unit="h")
+    assert bands.to_geodataframe().equals(
+        og.isochrones(walk["cost"], [0.01, 0.02], unit="h").to_geodataframe()
+    )
+
+
+@pytest.mark.parametrize("ending", [".tif", ".nc"])
+def test_results_are_read_from_files(ending: str, tmp_path: Path) -> None:
+    walk = og.walking_time(HEIGHTS, [START], out=tmp_path / f"walk{ending}")
+    hours = og.convert_units(tmp_path / f"walk{ending}", "h")["cost"]
+    assert hours.attrs["units"] == "h"
+    assert np.array_equal(hours, og.convert_units(walk, "h")["cost"])
+    land = og.connected_components(HEIGHTS > 4, out=tmp_path / f"land{ending}")
+    table = og.component_table(tmp_path / f"land{ending}", HEIGHTS > 4)
+    assert table.equals(og.component_table(land, HEIGHTS > 4))
+    assert table.equals(og.component_table(og.connected_components(HEIGHTS > 4), HEIGHTS > 4))
+    forest = og.minimum_spanning_forest(HEIGHTS, out=tmp_path / f"forest{ending}")
+    lines = og.forest_lines(tmp_path / f"forest{ending}")
+    assert len(lines) == forest.attrs["edge_count"]
+    if ending == ".nc":
+        network = og.streams(FLOW, COUNT, 4, out=tmp_path / "streams.nc")
+        lines = og.stream_lines(tmp_path / "streams.nc")
+        assert len(lines) == len(og.stream_lines(network))
+        peaks = og.peaks(HEIGHTS)
+        og.to_file(peaks, tmp_path / "peaks.nc")
+        assert len(og.to_geodataframe(tmp_path / "peaks.nc")) == peaks.sizes["peak"]
+
+
+def test_commands_pass_geotiffs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    og.to_geotiff(HEIGHTS, "dem.tif")
+    start, end = (list(map(str, at)) for at in (START, END))
+    commands = [
+        ["flow_direction", "dem.tif", "fdir.tif", "--encoding", "esri"],
+        ["flow_accumulation", "fdir.tif", "acc.tif"],
+        ["streams", "fdir.tif", "acc.tif", "4", "streams.zarr"],
+        ["watersheds", "fdir.tif", "sheds.tif", "--outlets", "outlet.txt"],
+        ["flow_distance", "fdir.tif", "far.tif"],
+        ["upstream_length", "fdir.tif", "length.tif"],
+        ["cost_distance", "dem.tif", "a.tif", "--point", *start],
+        ["cost_distance", "dem.tif", "b.tif", "--point", *end],
+        ["corridor", "a.tif", "b.tif", "corridor.tif"],
+        ["cost_distance", "dem.tif", "all.zarr", "--point", *start],
+        ["to_file", "all.zarr", "cost.tif", "--variable", "cost"],
+        ["to_file", "all.zarr", "back.tif", "--variable", "back_direction"],
+        ["path", "cost.tif", "--and", "back.tif", "--point", *end, "--out", "path.gpkg"],
+        ["walking_time", "dem.tif", "walk.tif", "--point", *start],
+        ["isochrones", "walk.tif", "0.01", "bands.gpkg", "--unit", "h"],
+        ["minimum_spanning_forest", "dem.tif", "forest.tif"],
+        ["forest_lines", "forest.tif", "lines.gpkg"],
+    ]
+    (tmp_path / "outlet.txt").write_text(f"{END[0]} {END[1]}\n")
+    for command in commands:
+        assert main(command) == 0, command
+    assert np.array_equal(open_result("acc.tif", "")["accumulation"], COUNT)
+    assert np.array_equal(open_result("corridor.tif", "")["corridor"], og.corridor(*COSTS))
+    (path,) = geopandas.read_file("path.gpkg").geometry
+    both = og.cost_distance(HEIGHTS, [START], outputs=("cost", "back_direction"))
+    assert path.equals(og.least_cost_path(both, [END])[0].geometry)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "gs://bucket/x", "memory://x"])
+@pytest.mark.parametrize("ending", [".tif", ".nc", ".csv", ".gpkg", ".geojson"])
+def test_files_are_not_written_to_buckets_nor_to_folders_of_their_name(
+    address: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(address.replace("//", "/")).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    out = address + ending
+    labels = HEIGHTS.astype(int)
+    paths = og.least_cost_path(og.cost_distance(HEIGHTS, [START], cost="eikonal"), [END])
+    writers: list[Callable[[], Any]] = [
+        lambda: og.peaks(HEIGHTS, out=out),
+        lambda: og.peaks.submit(HEIGHTS, out=out),
+        lambda: og.to_file(og.peaks(HEIGHTS), out),
+    ]
+    if ending in {".tif", ".nc"}:
+        writers = [
+            lambda: og.fill_depressions(HEIGHTS, out=out),
+            lambda: og.fill_depressions.lazy(HEIGHTS, out=out),
+            lambda: og.to_file(COSTS[0], out),
+        ]
+    if ending in {".gpkg", ".geojson"}:
+        writers += [
+            lambda: og.polygonize(labels, out=out),
+            lambda: og.polygonize(labels).to_file(out),
+            lambda: paths.to_file(out),
+        ]
+    for write in writers:
+        with pytest.raises(og.InputError, match="it is on no file system"):
+            write()
+    assert not [found for found in tmp_path.rglob("*") if found.is_file()]

@@ -1,0 +1,119 @@
+"""Open results: a Dataset, or what it was written to, a store or files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
+
+from orograph.results.netcdf import open_netcdf
+from orograph.tiles.arguments import absolute_path, check_path, shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import GEOTIFF, NETCDF
+from orograph.tiles.grid.cf import encoding_of_place
+from orograph.tiles.nodata import fill_value_in_xarray
+from orograph.tiles.raster.raster import FileRaster
+from orograph.tiles.raster.tags import parse_tag
+from orograph.tiles.storage import open_storage
+from orograph.tiles.store.dataset import open as open_dataset
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+ResultLike = Union["xr.Dataset", "xr.DataArray", str, os.PathLike[str]]
+"""A result, one raster of it as it was read from a file, or the path of a store or a file."""
+FILES = (*GEOTIFF, *NETCDF)
+CHUNK = 2048
+
+
+def open_result(
+    result: ResultLike | Sequence[ResultLike], operation: str, argument: str = "result"
+) -> xr.Dataset:
+    """Return a result as a Dataset, lazily if it is read from a store or a file.
+
+    Parameters
+    ----------
+    result
+        A Dataset, a named DataArray with the attributes of a file, the path of a store, a GeoTIFF
+        or a NetCDF file, or a list of those whose rasters make up one result.
+    operation
+        What returns such results, for messages.
+    argument
+        Name of what the user has given.
+
+    Raises
+    ------
+    InputError
+        If it is nothing of this kind, or cannot be read.
+    """
+    import xarray as xr
+
+    if isinstance(result, list | tuple) and result:
+        first, *others = (open_result(part, operation, argument) for part in result)
+        for other in others:
+            if dict(first.sizes) != dict(other.sizes):
+                raise InputError(
+                    f"{argument}: rasters of {dict(first.sizes)} and {dict(other.sizes)} cells are "
+                    "not of one result; give those of one call"
+                )
+            # the data alone, as coordinates may differ in the last bit
+            parts = {name: array.variable for name, array in other.data_vars.items()}
+            first = first.assign(parts).assign_attrs(other.attrs | first.attrs)
+        return first
+    if isinstance(result, str | os.PathLike):
+        path = check_path(argument, result)
+        suffix = Path(path).suffix.lower()
+        if suffix in FILES and not os.path.isdir(path):
+            if not os.path.exists(path):
+                where = absolute_path(argument, path)
+                raise InputError(f"{argument}: {where} does not exist; is the path right?")
+            return _open_geotiff(path) if suffix in GEOTIFF else _open_netcdf(path, argument)
+        return open_dataset(open_storage(result, argument))
+    if isinstance(result, xr.DataArray) and result.name is not None:
+        attributes = {name: parse_tag(value) for name, value in result.attrs.items()}
+        array = result.squeeze("band", drop=True) if "band" in result.dims else result
+        return array.to_dataset(promote_attrs=False).assign_attrs(attributes)
+    if not isinstance(result, xr.Dataset):
+        raise InputError(f"{argument}: {shown(result)}; give what {operation} returns, or its path")
+    return result
+
+
+def is_table_path(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path may be that of a result with a table: a store or a NetCDF file."""
+    is_file = Path(path).suffix.lower() in NETCDF and os.path.isfile(path)
+    return is_file or os.path.isdir(path)
+
+
+def read_geotiff(path: str | os.PathLike[str]) -> xr.DataArray:
+    """Open a GeoTIFF of one band lazily, with the cells that are stored."""
+    import rioxarray
+    from rasterio.errors import NotGeoreferencedWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        opened: Any = rioxarray.open_rasterio(path, chunks={"x": CHUNK, "y": CHUNK}, masked=False)
+    raster: xr.DataArray = opened.squeeze("band", drop=True)
+    raster.encoding |= encoding_of_place(raster)
+    return raster
+
+
+def _open_geotiff(path: str) -> xr.Dataset:
+    """Open a GeoTIFF as a result; a raster without a name is called as its file."""
+    raster = FileRaster(path)
+    array = read_geotiff(path)
+    fill, encoding = fill_value_in_xarray(raster.nodata, raster.dtype)
+    array.attrs, array.encoding = {**raster.attrs, **fill}, {**array.encoding, **encoding}
+    name = raster.name or Path(path).stem
+    return array.to_dataset(name=name).assign_attrs(raster.shared_attrs)
+
+
+def _open_netcdf(path: str, argument: str) -> xr.Dataset:
+    try:
+        return open_netcdf(Path(path), {})
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{argument}: {path} is no NetCDF file that could be read ({error}); give what "
+            "an operation has written"
+        ) from None

@@ -413,7 +413,7 @@ def attend_worker() -> None:
     if "distributed" not in sys.modules:  # slow to import, and there in every worker
         return
     from distributed import Status, Worker, WorkerPlugin, get_worker
-    from distributed.compatibility import PeriodicCallback
+    from tornado.ioloop import PeriodicCallback
 
     class SaveStates(WorkerPlugin):
         """Dask plugin that puts tile states on disk when the worker is paused, or closes."""

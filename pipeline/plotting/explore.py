@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,7 @@ def explore(
     groups: list[FeatureGroup] = []
     bounds: list[Array] = []
     if drawing is not None:
-        groups.append(folium.FeatureGroup(title))
+        groups.append(folium.FeatureGroup(_text(title)))
         bounds.append(_add_image(groups[0], drawing.rgba(), drawing.extent, share))
     if shades is not None:
         groups.append(folium.FeatureGroup("hillshade"))
@@ -190,7 +191,9 @@ def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = No
 
     spoken = layer.__geo_interface__
     for number, feature in enumerate(spoken["features"]):
-        properties = {str(key): str(value) for key, value in feature["properties"].items()}
+        properties = {
+            _text(str(key)): _text(str(value)) for key, value in feature["properties"].items()
+        }
         feature["properties"] = properties
         fill = colour if fills is None else to_hex(fills[number])
         feature["style"] = {
@@ -199,13 +202,13 @@ def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = No
             "fillColor": fill,
             "fillOpacity": 0.2 if fills is None else 0.7,
         }
-    group = folium.FeatureGroup(name)
-    columns = list(layer.columns)
+    group = folium.FeatureGroup(_text(name))
+    columns = [_text(str(column)) for column in layer.columns]
     folium.GeoJson(
         spoken,
         style_function=lambda feature: feature["style"],
         marker=folium.CircleMarker(radius=5, fill=True),
-        tooltip=folium.GeoJsonTooltip([str(column) for column in columns]) if columns else name,
+        tooltip=folium.GeoJsonTooltip(columns) if columns else _text(name),
     ).add_to(group)
     return group
 
@@ -214,6 +217,7 @@ def _points(places: Array, name: str, colour: str) -> FeatureGroup:
     """Return circles at points in degrees; points without coordinates are left out."""
     import folium
 
+    name = _text(name)
     features = [
         {
             "type": "Feature",
@@ -235,6 +239,12 @@ def _points(places: Array, name: str, colour: str) -> FeatureGroup:
     return group
 
 
+def _text(text: str) -> str:
+    """Return text as HTML that is neither markup, nor code of the page or of its template."""
+    # folium renders scripts as Jinja templates ({), with template literals of JavaScript (`, $, \\)
+    return re.sub(r"[`$\\{}]", lambda sign: f"&#{ord(sign[0])};", escape(text))
+
+
 def _add_colorbar(m: Map, drawing: Drawing) -> None:
     """Add a colour bar that places each colour according to the norm of the values."""
     from branca.colormap import LinearColormap
@@ -249,7 +259,7 @@ def _add_colorbar(m: Map, drawing: Drawing) -> None:
         index=values.tolist(),
         vmin=float(values[0]),
         vmax=float(values[-1]),
-        caption=drawing.label,
+        caption=re.sub(r"\{(?=[{%#])", "{ ", drawing.label),  # a text node, in a Jinja template
     )
     bar.add_to(m)
 
@@ -263,12 +273,12 @@ def _add_classes(m: Map, classes: tuple[tuple[str, Any], ...], title: str) -> No
     title = f"{len(classes)} in all; colours repeat" if many else title
     rows = "" if many else "".join(
         f"<div><span style='display:inline-block;width:1em;height:1em;"
-        f"background:{to_hex(colour)}'></span> {escape(name)}</div>"
+        f"background:{to_hex(colour)}'></span> {_text(name)}</div>"
         for name, colour in classes
     )  # fmt: skip
     legend = (
         "<div style='position:absolute;bottom:24px;right:10px;z-index:1000;background:white;"
-        f"padding:6px;border-radius:4px'><strong>{escape(title)}</strong>{rows}</div>"
+        f"padding:6px;border-radius:4px'><strong>{_text(title)}</strong>{rows}</div>"
     )
     root: Any = m.get_root()
     root.html.add_child(Element(legend))

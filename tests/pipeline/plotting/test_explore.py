@@ -152,6 +152,46 @@ def test_the_poles_are_cut_off() -> None:
     np.testing.assert_allclose(corners, [(-85.0511, -180), (85.0511, 180)], atol=1e-3)
 
 
+SCRIPT = "<img src=x onerror=alert(1)></script>`${alert(2)} \\` {{ 6 * 7 }} {% raw %} ' \" &amp;"
+
+
+def named(dem: xr.DataArray, **attrs: object) -> xr.DataArray:
+    return dem.assign_attrs(long_name=SCRIPT, units=SCRIPT, **attrs).rename(SCRIPT)
+
+
+PAGES: dict[str, Any] = {
+    "values of a layer": lambda dem: geopandas.GeoDataFrame(
+        {"name": [SCRIPT, None]}, geometry=[Point(7.1, 45.9), Point(7.2, 45.8)], crs=4326
+    ),
+    "columns of a layer": lambda dem: geopandas.GeoDataFrame(
+        {SCRIPT: [1]}, geometry=[Point(7.1, 45.9).buffer(1)], crs=4326
+    ),
+    "names of a raster": named,
+    "names of classes": lambda dem: named(
+        dem.astype("uint8"), flag_values=[0, 1, 2], flag_meanings=SCRIPT.replace(" ", "_") + " b c"
+    ),
+    "names of regions": lambda dem: named(og.connected_components(dem > 0)["labels"]),
+    "names of a forest": lambda dem: og.minimum_spanning_forest(dem).assign_attrs(
+        title=SCRIPT, long_name=SCRIPT
+    ),
+    "labels of areas": lambda dem: og.VectorLayer(
+        np.array([Point(7.1, 45.9)]), {"band": np.array([SCRIPT])}, "EPSG:4326"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PAGES)
+def test_text_is_not_markup_or_code_of_the_page(dem: xr.DataArray, what: str) -> None:
+    text = page(og.explore(PAGES[what](dem), sources=START, tiles=None))
+    # a caption is set as the text of a node; folium writes all else into HTML
+    text = re.sub(r"\.text\(.*?\);\n", "", text)
+    text = re.sub(r"\\u00([0-9a-f]{2})", lambda code: chr(int(code[1], 16)), text)
+    assert "alert" in text or "forest" in what
+    for part in ("<img src", "</script>`", "`$", "${alert", "\\\\`", "{{", "{%"):
+        assert part not in text
+    assert "onerror=alert(1)></" not in text
+
+
 def test_what_has_no_place_on_a_map_is_refused(dem: xr.DataArray) -> None:
     with pytest.raises(og.InputError, match=r"result: it has no CRS, so it has no place on a map"):
         og.explore(np.ones((3, 4)))

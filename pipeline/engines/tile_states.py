@@ -54,7 +54,7 @@ MOST_SECONDS_A_BYTE = 1e-8
 """So that one that met a slow moment does not keep others from being saved."""
 SECONDS_AT_END = 10.0
 """For which a worker that is closed may save states."""
-MILLISECONDS_BETWEEN_LOOKS = 500
+SECONDS_BETWEEN_LOOKS = 0.5
 """At whether Dask has paused the worker."""
 PLUGIN = "orograph-states"
 
@@ -413,22 +413,21 @@ def attend_worker() -> None:
     if "distributed" not in sys.modules:  # slow to import, and there in every worker
         return
     from distributed import Status, Worker, WorkerPlugin, get_worker
-    from tornado.ioloop import PeriodicCallback
 
     class SaveStates(WorkerPlugin):
         """Dask plugin that puts tile states on disk when the worker is paused, or closes."""
 
         async def setup(self, worker: Worker) -> None:
-            self._worker = worker
-            self._looking = PeriodicCallback(self._look, MILLISECONDS_BETWEEN_LOOKS)
-            self._looking.start()
+            self._looking = asyncio.create_task(self._look(worker))
 
-        async def _look(self) -> None:
-            if self._worker.status is Status.paused:
-                await asyncio.to_thread(put_all_aside)
+        async def _look(self, worker: Worker) -> None:
+            while True:
+                if worker.status is Status.paused:
+                    await asyncio.to_thread(put_all_aside)
+                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
         async def teardown(self, worker: Worker) -> None:
-            self._looking.stop()
+            self._looking.cancel()
             await asyncio.to_thread(save_all_states)
 
     with suppress(ValueError):  # not in a worker

@@ -131,7 +131,7 @@ def test_a_worker_that_is_retired_saves_what_it_has_learned(
         )
         assert far.wait(300)
         assert not saved(tmp_path)
-        gone = next(iter(client.scheduler_info()["workers"]))
+        gone = next(iter(client.nthreads()))
         client.retire_workers([gone], close_workers=True)
         wait_until(lambda: saved(tmp_path), lambda: run.status == "running")
         found = run.result(timeout=300)

@@ -315,7 +315,7 @@ def test_a_worker_that_dask_pauses_puts_tile_states_on_disk_and_the_run_goes_on(
         return visit(self, state, *arguments)
 
     monkeypatch.setattr(Distance, "visit", hold)
-    monkeypatch.setattr(tile_states, "MILLISECONDS_BETWEEN_LOOKS", 10)
+    monkeypatch.setattr(tile_states, "SECONDS_BETWEEN_LOOKS", 0.01)
     with in_process(1) as (_, client):
         run = OPERATIONS["cost"](out=tmp_path / "out", client=client, verb="submit")
         assert far.wait(STALLED)

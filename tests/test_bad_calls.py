@@ -958,6 +958,22 @@ def test_what_cannot_be_used_is_refused(
     assert not wrong, f"{len(wrong)} values of {parameter}:\n" + "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    ("function", "parameter"),
+    # not addresses of data: PROJ reads one, and the browser the other
+    [case for case in PARAMETERS if case.values[1] not in ("crs", "tiles")],
+)
+def test_no_message_repeats_a_secret_of_an_address(
+    function: Function, parameter: str, index: og.DistanceIndex, nothing_begins: Path
+) -> None:
+    first = (index,) if function in INDEX.values() else ()
+    for name in ("dem.zarr", "dem.tif", "dem.gpkg", "dem.csv", "dem.osm", "dem.mtx"):
+        for start in ("s3://AKID:WORD@bucket", "https://name:WORD@host", "/vsicurl/https://WORD@a"):
+            with pytest.raises(og.OrographError) as told:
+                function.call(*first, **{**function.valid, parameter: f"{start}/{name}"})
+            assert "WORD" not in str(told.value)
+
+
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     call: Any = og.cost_distance
     with pytest.raises(TypeError, match=r"cost_distance\(\) got an unexpected keyword argument "

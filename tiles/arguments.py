@@ -18,6 +18,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from orograph.tiles.addresses import has_user, without_secrets
 from orograph.tiles.errors import InputError, StoreExistsError
 
 _Choice = TypeVar("_Choice", str, int)
@@ -28,6 +29,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 def shown(value: object) -> str:
     """Return the repr of a value on one short line, for error messages."""
+    value = without_secrets(value) if isinstance(value, str) else value
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # the repr of another library's class
@@ -133,6 +135,12 @@ def check_path(name: str, value: object) -> str:
         raise InputError(f"{name}: {text!r} is empty; it must be a path")
     if "\0" in text:
         raise InputError(f"{name}: {shown(text)} has a NUL byte, which no path has; remove it")
+    if has_user(text):
+        raise InputError(
+            f"{name}: an address with a name, password or key before the @, which messages and "
+            "reports would repeat; leave it out, and give credentials by storage_options= or the "
+            "environment"
+        )
     return text
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from orograph.tiles.addresses import without_secrets
+
 
 class OrographError(Exception):
     """Base class of the exceptions that orograph raises.
@@ -19,6 +21,9 @@ class OrographError(Exception):
     >>> issubclass(og.OrographError, Exception)
     True
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(OrographError, ValueError):

@@ -17,7 +17,7 @@ from orograph.kernels.relax.models.factors import (
     TOBLER,
     check_factors,
 )
-from orograph.tiles.arguments import as_plain, as_text, check_number, is_number, shown
+from orograph.tiles.arguments import as_plain, as_text, check_number, check_path, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 
@@ -151,7 +151,7 @@ def table_of(
     given in messages.
     """
     if isinstance(factor, str | os.PathLike):
-        factor = _read(argument, os.fspath(factor), names)
+        factor = _read(argument, check_path(argument, factor), names)
     must = f"give a name, or pairs of {words} in degrees and its factor"
     factor = as_plain(factor)
     if isinstance(factor, Mapping):

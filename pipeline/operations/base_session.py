@@ -18,6 +18,7 @@ from orograph._version import __version__
 from orograph.execution.settings import thread_count
 from orograph.execution.watch import Record, begin_phase
 from orograph.operations.job import Job
+from orograph.tiles.addresses import without_secrets
 from orograph.tiles.convert.icechunk_branch import REPOSITORY
 from orograph.tiles.errors import Cancelled, InputError, RunError
 
@@ -118,7 +119,7 @@ class Session(ABC, Generic[T]):
     def report(self) -> dict[str, Any]:
         """Return the arguments of the run and the error that ended it; see `Run.report`."""
         job, error = self.job, self._error
-        return {
+        report = {
             "operation": self.name,
             "inputs": [str(raster) for raster in job.rasters],
             "parameters": json.loads(json.dumps(getattr(job, "parameters", {}), default=str)),
@@ -140,6 +141,8 @@ class Session(ABC, Generic[T]):
             },
             "next": error and self._next_step,
         }
+        cleaned: dict[str, Any] = json.loads(without_secrets(json.dumps(report, default=str)))
+        return cleaned
 
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""

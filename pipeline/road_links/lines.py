@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.road_links.tags import add_tags
-from orograph.tiles.arguments import shown
+from orograph.tiles.arguments import check_path, shown
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
@@ -45,7 +45,7 @@ def read_roads(lines: VectorLike) -> VectorLayer:
         If it cannot be read, is empty, or a geometry is not a line.
     """
     if isinstance(lines, str | os.PathLike) and os.fspath(lines).lower().endswith(OSM_SUFFIXES):
-        layer: VectorLayer | None = _read_osm(os.fspath(lines))
+        layer: VectorLayer | None = _read_osm(check_path("lines", lines))
     else:
         layer = read_layer(lines, "lines")
     if layer is None:

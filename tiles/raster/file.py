@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.addresses import without_secrets
+from orograph.tiles.arguments import check_path
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
@@ -66,7 +68,7 @@ class FileRaster:
         band: int | None = None,
         nodata: float | None = None,
     ) -> None:
-        self.path = absolute(os.fspath(path))
+        self.path = absolute(check_path("path", path))
         what = str(path)
         options = open_options(self.path)
         with open_quietly(self.path, options) as dataset:
@@ -179,7 +181,7 @@ class FileRaster:
         return f"{'file-' if all(versions.values()) else UNVERSIONED}{digest.hexdigest()}"
 
     def __repr__(self) -> str:
-        return f"FileRaster({self.path!r}, band={self.band})"
+        return f"FileRaster({without_secrets(self.path)!r}, band={self.band})"
 
 
 def _choose_band(what: str, dataset: DatasetReader, band: int | None) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arguments import check_path
 from orograph.tiles.arrays import Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
@@ -110,7 +111,7 @@ def _points_of(layer: VectorLayer, name: str) -> Coordinates:
 def _as_numbers(given: object, name: str) -> Coordinates:
     """Convert coordinates to float64; raise InputError if they are not real numbers."""
     if isinstance(given, str | os.PathLike):
-        path = os.fspath(given)
+        path = check_path(name, given)
         raise InputError(
             f"{name}: {path!r} is a path, and not of a vector file; give points, such as "
             f"geopandas.read_file({path!r})"

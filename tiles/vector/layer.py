@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles import html
-from orograph.tiles.arguments import check_flag, shown
+from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
@@ -306,7 +306,8 @@ def as_layer(given: Any, name: str) -> VectorLayer | None:
     if isinstance(given, VectorLayer):
         return given
     if isinstance(given, str | os.PathLike):
-        return _read_file(os.fspath(given), name) if is_vector_path(given) else None
+        path = check_path(name, given)
+        return _read_file(path, name) if is_vector_path(path) else None
     if hasattr(given, "dims"):  # a DataArray, whatever its coordinates are called
         return None
     geometry = getattr(given, "geometry", given)

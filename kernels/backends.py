@@ -220,10 +220,14 @@ def backend_of_workers(backend: str, workers: Mapping[str, str | None]) -> str:
 @cache
 def missing_gpu() -> str | None:
     """Return the reason why this process cannot run CUDA kernels, or None if it can."""
-    if find_spec("cupy") is None:
-        return "CuPy is not installed (pip install 'orograph[gpu]')"
-    import cupy
+    try:
+        if find_spec("cupy") is None:
+            return "CuPy is not installed (pip install 'orograph[gpu]')"
+        import cupy
 
-    if not cupy.is_available():
-        return "CuPy finds no CUDA device"
+        if not cupy.is_available():
+            return "CuPy finds no CUDA device"
+    except Exception as error:  # a library or driver that is missing, or of another version
+        line = str(error).strip().partition("\n")[0]
+        return f"CuPy cannot be imported ({type(error).__name__}: {line})"
     return None

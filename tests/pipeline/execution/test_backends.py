@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,29 @@ def test_a_gpu_without_memory_is_told_in_a_sentence(
     text = str(caught.value)
     assert re.fullmatch(r"the memory of the GPU is full \(Out of memory .*\); .*", text), text
     assert "take a smaller tile" in text
+
+
+@pytest.fixture
+def broken_cupy(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A CuPy that is installed, but whose import raises."""
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy/__init__.py").write_text(f"raise {request.param}\n")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    backends.missing_gpu.cache_clear()
+    yield request.param.partition("(")[0]
+    backends.missing_gpu.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "broken_cupy",
+    ["ImportError('libcudart.so.12: cannot open\\nit')", "OSError()", "RuntimeError('driver')"],
+    indirect=True,
+)
+def test_a_cupy_that_cannot_be_imported_leaves_the_cpu(broken_cupy: str) -> None:
+    assert og.connected_components(np.eye(3)).attrs["component_count"] == 1
+    with pytest.raises(og.BackendError, match=rf"CuPy cannot be imported \({broken_cupy}.*'numba'"):
+        og.connected_components(np.eye(3), backend="cuda")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from orograph.engines.map_overlap import part_side
 from orograph.plans.grid import Grid
 from orograph.plans.plan import Plan
@@ -20,7 +22,8 @@ cell of a smooth field with some ten levels."""
 def estimate_polygonize(grid: Grid, *, workers: int) -> Plan:
     """Return the plan of `polygonize`, with a corner to ten cells."""
     corners = round(grid.cells * CORNERS)
-    return _estimate("polygonize", grid, workers, CELL, corners * 16, corners * CORNER)
+    cell = CELL + (np.dtype(np.int64).itemsize if grid.dtype.kind == "f" else 0)
+    return _estimate("polygonize", grid, workers, cell, corners * 16, corners * CORNER)
 
 
 def estimate_isochrones(grid: Grid, *, workers: int) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.polygons.tracing import Rings, Tracing, join_tables
 from orograph.results.names import name_labels
 from orograph.tiles.arguments import check_flag
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer
@@ -45,7 +44,8 @@ def polygonize(
     Parameters
     ----------
     labels : raster
-        Integer labels, shape (y, x), such as watersheds, components or an allocation.
+        Labels, shape (y, x), such as watersheds, components or an allocation: whole numbers, which
+        may be stored as floats.
     parts : bool
         Return one row, a polygon, for each area that is connected by the sides of its cells. By
         default one row, a multipolygon, for each label.
@@ -67,7 +67,7 @@ def polygonize(
     Raises
     ------
     InputError
-        If an argument is invalid, or labels are not integers.
+        If an argument is invalid, or labels are not whole numbers.
     OrographError
         If Shapely is not installed.
     BackendError
@@ -90,11 +90,6 @@ def polygonize(
     1      2  MULTIPOLYGON (((1.5 -0.5, 2.5 -0.5, 2.5 1.5, 1...
     """
     raster = open_raster(labels, nodata=nodata, variable=variable, usual=LABELS, argument="labels")
-    if raster.dtype.kind not in "iub":
-        raise InputError(
-            f"labels: they are {raster.dtype}, and areas of equal numbers need whole ones; convert "
-            "them, such as by .astype('int32'), or sort them into classes"
-        )
     check_flag("parts", parts)
     edges_of_cells("labels", raster.georeference, raster.shape)
     check_shapely("polygonize")
@@ -109,7 +104,12 @@ def polygonize(
             return layer
         return replace(layer, columns={**layer.columns, "name": np.array(names, object)})
 
-    return tracing_job(raster, problem, join, compile_kernels, backend, spec)
+    return tracing_job(raster, problem, join, compile_labels, backend, spec)
+
+
+def compile_labels(dtype: np.dtype[Any]) -> None:
+    """Compile the kernels for labels of a dtype; floats become int64."""
+    compile_kernels(np.dtype(np.int64) if dtype.kind == "f" else dtype)
 
 
 def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: bool) -> VectorLayer:

@@ -17,7 +17,9 @@ from orograph.kernels.polygons.rings import (
     split_rings,
     trace_boundaries,
 )
+from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
@@ -58,8 +60,11 @@ class Tracing:
         (given,) = cells
         ring = window.grow(1)
         inside = frame.within(ring)
+        valid = valid_cells(given, self.nodata)
+        if given.dtype.kind == "f":
+            given = _whole(given, valid, frame)
         padded, there = np.zeros(ring.shape, given.dtype), np.zeros(ring.shape, np.bool_)
-        padded[inside], there[inside] = given, valid_cells(given, self.nodata)
+        padded[inside], there[inside] = given, valid
         inner = np.ascontiguousarray(padded[1:-1, 1:-1])
         numbers, first = np.empty(window.shape, np.int64), np.empty(window.size, np.int64)
         count = number_regions(inner, np.ascontiguousarray(there[1:-1, 1:-1]), numbers, first)
@@ -76,6 +81,21 @@ class Tracing:
         table["west"] = _runs(numbers[:, 0], along_column)
         table["east"] = _runs(numbers[:, -1], along_column + window.width * rows)
         return table
+
+
+def _whole(labels: Array, valid: Array, frame: Window) -> Array:
+    """Return labels that are floats as int64; raise InputError unless they are whole."""
+    labels = np.where(valid, labels, 0)
+    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2**62)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise InputError(
+            f"labels: {as_text(labels[row, column])} at row {frame.y + row}, column "
+            f"{frame.x + column}; labels must be whole numbers below 2**62: round them first, "
+            "labels.round() in Python or gdal_calc --calc='rint(A)' in a shell, or draw bands of "
+            "values with isochrones and levels"
+        )
+    return labels.astype(np.int64)
 
 
 def _runs(numbers: Integers, places: Integers) -> Integers:

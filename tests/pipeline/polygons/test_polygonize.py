@@ -125,7 +125,11 @@ def test_watersheds_on_a_cluster_and_in_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        (np.eye(3), "labels: they are float64, and areas of equal numbers need whole ones"),
+        (
+            np.full((2, 3), 1.5, "f4"),
+            r"labels: 1\.5 at row 0, column 0; .* whole numbers below 2\*\*62: round them first",
+        ),
+        (np.full((2, 3), 2.0**62), r"labels: 4\.6\d*e\+18 at row 0, column 0; .* below 2\*\*62"),
         (
             xr.DataArray(np.eye(1, 3, dtype=int), {"y": [0], "x": [0, 1, 2]}, ("y", "x")),
             "labels: a single row or column does not tell the size of its cells",
@@ -135,6 +139,26 @@ def test_watersheds_on_a_cluster_and_in_memory(tmp_path: Path) -> None:
 def test_what_has_no_areas_is_refused(labels: Any, sentence: str) -> None:
     with pytest.raises(og.InputError, match=sentence):
         og.polygonize(labels)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_whole_labels_may_be_floats(dtype: str, tmp_path: Path) -> None:
+    labels = np.random.default_rng(4).integers(-3, 3, (30, 40))
+    floats = np.where(labels == 0, np.nan, labels).astype(dtype)
+    expected = og.polygonize(labels, nodata=0)
+    lowest = np.nan_to_num(floats, nan=np.finfo(dtype).min)
+    og.to_geotiff(xr.DataArray(floats), tmp_path / "a.tif")
+    og.ingest(floats, tmp_path / "a.zarr", tile=8)
+    for source, options in (
+        (floats, {"tile": 7}),
+        (lowest, {"nodata": float(np.finfo(dtype).min)}),
+        (tmp_path / "a.tif", {}),
+        (tmp_path / "a.zarr", {}),
+    ):
+        found = og.polygonize(source, **options)
+        assert found.columns["label"].dtype == np.int64
+        assert found.columns["label"].tolist() == expected.columns["label"].tolist()
+        assert [area.wkb for area in found.geometry] == [area.wkb for area in expected.geometry]
 
 
 def test_nothing_but_nodata_has_no_areas() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, cast
@@ -203,7 +203,7 @@ def read_columns(
             continue
         numbered, of_labels = layer, label
         if label is not None:
-            numbered, of_labels, _ = _numbered(layer, label, name)
+            numbered, of_labels, _ = layer.numbered(label, name)
         labels = numbered.labels(of_labels, name).tolist()
         by_label = found[key] = dict(zip(labels, values, strict=True))
         for own, value in zip(labels, values, strict=True):
@@ -249,7 +249,7 @@ def parse_sources(
         )
     names = None
     if layer is not None and label is not None:
-        layer, label, names = _numbered(layer, label, name)
+        layer, label, names = layer.numbered(label, name)
     if layer is not None and layer.has_extent():
         skipped = None
         if outside is not None:
@@ -311,21 +311,6 @@ def point_names(points: PointsLike, label: str | None, name: str) -> npt.NDArray
             f"label: {shown(label)}; it is a column of a vector layer of {name}; leave it out"
         )
     return column_of(layer, label, name)
-
-
-def _numbered(
-    layer: VectorLayer, label: str, name: str
-) -> tuple[VectorLayer, str, list[str] | None]:
-    """Return a layer with numbers in place of names, their column, and the names.
-
-    They are numbered from 0 as they first occur; a column of numbers stays as it is.
-    """
-    values = column_of(layer, label, name).tolist()
-    if not all(isinstance(value, str) for value in values):
-        return layer, label, None
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
-    labels = np.array([numbers[text] for text in values], np.int64)
-    return replace(layer, columns={"label": labels}), "label", list(numbers)
 
 
 def _inside(

@@ -190,6 +190,6 @@ def height_above_drainage(
         check_same_grid(name, other, raster)
     rasters = (raster, heights, marked)
     backend = choose_backend("label_ends", rasters, spec)
-    problem = Drainage(code, None, None, None, backend, heights.nodata, marked.nodata)
+    problem = Drainage(code, None, None, None, backend, None, heights.nodata, marked.nodata)
     units = units_of(heights, "height")
     return flow_job(problem, rasters, {}, compile_kernels, spec, units=units)

@@ -8,8 +8,8 @@ and in the downward sweep each node is told the number of the first end in each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +98,17 @@ class Watersheds:
     outlet_columns: Integers | None
     labels: Integers | None
     backend: str = "numba"
+    names: list[str] | None = None
+    """Of the labels, if they are numbers of names."""
 
     name = "watersheds"
-    outputs: ClassVar[tuple[Variable, ...]] = (WATERSHED,)
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of labels."""
+        if self.names is None:
+            return (WATERSHED,)
+        return (replace(WATERSHED, attrs={**WATERSHED.attrs, "source_names": self.names}),)
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:

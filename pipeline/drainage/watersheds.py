@@ -50,8 +50,9 @@ def watersheds(
         Outlets: points (x, y), or any object with point geometries. By default every cell where
         water leaves the grid, flows into nodata or ends.
     label : str, optional
-        Column of the vector layer with the labels of the outlets; by default they are numbered from
-        0.
+        Column of the vector layer with the labels of the outlets: integers, or names, which are
+        numbered from 0 as they first occur and listed in the attribute ``source_names``. By default
+        outlets are numbered from 0.
     snap : bool or int
         Move each outlet to the cell of the largest ``accumulation`` near it: True within 10 rows
         and columns, or within a number of them. Among equal ones the nearest is chosen, and among
@@ -111,33 +112,38 @@ def watersheds(
         )
     if accumulation is not None and not reach:
         raise InputError("accumulation: used with snap= alone; pass that too, or leave it out")
-    rows = columns = labels = None
+    rows = columns = labels = names = None
     if outlets is not None:
-        rows, columns, labels = _read_outlets(outlets, raster, label)
+        rows, columns, labels, names = _read_outlets(outlets, raster, label)
         if accumulation is not None:
             amounts = open_raster(accumulation, argument="accumulation")
             check_same_grid("accumulation", amounts, raster)
             rows, columns = _snap(rows, columns, amounts, reach)
         _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
-    problem = Watersheds(code, rows, columns, labels, choose_backend("label_ends", (raster,), spec))
+    backend = choose_backend("label_ends", (raster,), spec)
+    problem = Watersheds(code, rows, columns, labels, backend, names)
     parameters = {
         "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)])
     }
-    return flow_job(problem, (raster,), parameters, compile_kernels, spec)
+    notes = {} if names is None else {"source_names": names}
+    return flow_job(problem, (raster,), parameters, compile_kernels, spec, notes=notes)
 
 
 def _read_outlets(
     outlets: PointsLike, raster: Raster, label: str | None
-) -> tuple[Integers, Integers, Integers]:
-    """Return the cells and labels of outlets."""
+) -> tuple[Integers, Integers, Integers, list[str] | None]:
+    """Return the cells and labels of outlets, and their names if labels are numbers of names."""
     layer = read_layer(outlets, "outlets")
     if layer is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of a vector layer; leave it out")
     if layer is not None and layer.has_extent():
         raise InputError("outlets: lines or areas; give points, such as the ends of the lines")
+    names = None
+    if layer is not None and label is not None:
+        layer, label, names = layer.numbered(label, "outlets")
     points, _, labels = labelled_points(outlets, layer, raster, label, "outlets")
     rows, columns = cells_of(points, raster.georeference, raster.shape, "outlets")
-    return rows, columns, labels
+    return rows, columns, labels, names
 
 
 def _snap(

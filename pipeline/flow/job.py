@@ -28,11 +28,12 @@ def flow_job(
     spec: RunSpec,
     engine: type[FlowSweep] = FlowSweep,
     units: Mapping[str, str] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> RasterJob:
     """Return the job of a sweep over directions, in larger tiles where ``spec`` names none.
 
-    ``parameters`` are what beside the encoding and nodata values decides the result; ``units`` as
-    of `raster_job`.
+    ``parameters`` are what beside the encoding and nodata values decides the result; ``units`` and
+    ``notes`` as of `raster_job`.
     """
     known = {"encoding": problem.encoding, "nodata": repr([r.nodata for r in rasters])}
     larger = join_tiles if spec.tile is None else None
@@ -41,4 +42,5 @@ def flow_job(
         *(engine, problem, rasters, whole, compile_kernels, spec),
         join_tiles=larger,
         units=units,
+        notes=notes,
     )

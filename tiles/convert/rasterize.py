@@ -28,8 +28,9 @@ def rasterize(
     like : raster
         A raster with the desired grid; its cells are not read.
     label : str, optional
-        Column that holds the labels, which must be integers; by default geometries are numbered
-        from 0.
+        Column that holds the labels: integers, or names, which are numbered from 0 as they first
+        occur and listed in the attribute ``source_names``. By default geometries are numbered from
+        0.
     all_touched : bool
         Include all cells that areas touch, not only those whose centres lie in them.
 
@@ -43,7 +44,7 @@ def rasterize(
     InputError
         If the argument is not a layer or is empty, if the grid has a CRS but the layer does not, if
         a geometry lies outside the grid or does not cover the centre of any cell, or if a label is
-        missing or not an integer.
+        missing, or neither an integer nor text.
 
     Notes
     -----
@@ -76,9 +77,14 @@ def rasterize(
         )
     grid = open_raster(like, argument="like")
     place = grid.georeference
-    raster = LayerRaster.of_layer(read, place, grid.shape, "layer", label, all_touched)
+    column, names = label, None
+    if label is not None:
+        read, column, names = read.numbered(label, "layer")
+    raster = LayerRaster.of_layer(read, place, grid.shape, "layer", column, all_touched)
     cells = raster.read(Window(0, 0, *grid.shape))
     attrs = {"long_name": label or "number of the geometry", "_FillValue": NO_LABEL}
+    if names is not None:
+        attrs["source_names"] = names
     dims = (place.y_name, place.x_name)
     burnt = xr.DataArray(cells, place.coords(), dims, label or "labels", attrs)
     burnt.encoding = place.encoding

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from orograph.tiles import html
 from orograph.tiles.arguments import check_flag, check_path, shown
@@ -18,6 +19,7 @@ from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import (
+    CSV,
     PARQUET,
     check_vector_target,
     import_parquet,
@@ -28,8 +30,15 @@ from orograph.tiles.vector.write import (
 
 SUFFIXES = {
     ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
-    ".geoparquet", ".dxf", ".geojsonl", ".topojson",
+    ".geoparquet", ".dxf", ".geojsonl", ".topojson", ".csv",
 }  # fmt: skip
+CSV_POINTS = (("x", "y", None), ("lon", "lat", "EPSG:4326"), ("longitude", "latitude", "EPSG:4326"),
+              ("field_1", "field_2", None))  # fmt: skip
+"""Names of columns with the coordinates of points, and their CRS; None: that of the raster.
+
+The last are what GDAL calls two columns without a line of names.
+"""
+CSV_GEOMETRIES = ("geometry", "wkt")
 NO_LABEL = -1
 GEOMETRIES = ("Point", "LineString", "LinearRing", "Polygon", "MultiPoint", "MultiLineString",
               "MultiPolygon", "GeometryCollection")  # fmt: skip
@@ -205,6 +214,25 @@ class VectorLayer:
             return self
         return replace(self, geometry=set_coordinates(self.geometry.copy(), moved), crs=crs)
 
+    def numbered(self, column: str, name: str) -> tuple[VectorLayer, str, list[str] | None]:
+        """Return the layer with numbers in place of names, their column, and the names.
+
+        They are numbered from 0 as they first occur; a column of numbers stays as it is.
+        """
+        values = column_of(self, column, name).tolist()
+        text = [isinstance(value, str) for value in values]
+        if not any(text):
+            return self, column, None
+        if not all(text):
+            number = text.index(False)
+            raise InputError(
+                f"label: {column} of geometry {number} is {shown(values[number])}, others are "
+                "text; make all text or all whole numbers"
+            )
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
+        labels = np.array([numbers[text] for text in values], np.int64)
+        return replace(self, columns={"label": labels}), "label", list(numbers)
+
     def labels(self, column: str | None, name: str) -> npt.NDArray[np.int64]:
         """Return integer labels of the geometries: from a column, or numbers from 0.
 
@@ -247,14 +275,24 @@ VectorLike = (
 
 
 def column_of(layer: VectorLayer, column: object, name: str) -> npt.NDArray[Any]:
-    """Return a column of a layer; raise InputError with the names of its columns if it is missing.
+    """Return a column of a layer; raise InputError if it, or a value of it, is missing.
 
     ``name`` is the name of the argument that is the layer.
     """
     if not isinstance(column, str) or column not in layer.columns:
         listed = ", ".join(map(str, layer.columns)) or "none"
         raise InputError(f"label: {name} has no column {shown(column)}; its columns are {listed}")
-    return layer.columns[column]
+    values = layer.columns[column]
+    items = values.tolist()
+    missing = pd.isna(_objects(items))
+    if missing.any():
+        number = int(missing.argmax())
+        more = f" (and of {missing.sum() - 1} more)" if missing.sum() > 1 else ""
+        raise InputError(
+            f"label: {column} of geometry {number}{more} is missing ({shown(items[number])}); "
+            "fill the column, leave such geometries out, or leave label= out to number them from 0"
+        )
+    return values
 
 
 def is_vector_path(given: object) -> bool:
@@ -371,15 +409,19 @@ def _read_file(path: str, name: str) -> VectorLayer:
         raise InputError(f"{name}: {shown(path)} does not exist; is the path right?")
     if Path(path).suffix.lower() in PARQUET:
         return _read_parquet(path, name)
+    csv = Path(path).suffix.lower() in CSV
     from_wkb, reader = import_shapely(name).from_wkb, import_pyogrio(name)
     try:
+        options, crs = (
+            _csv_options(reader.read_info(path)["fields"], path, name) if csv else ({}, None)
+        )
         layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]
         if len(layers) > 1:
             raise InputError(
                 f"{name}: {path} has {len(layers)} layers ({', '.join(layers)}); pass one, such as "
                 f"geopandas.read_file({path!r}, layer={layers[0]!r})"
             )
-        meta, _, geometry, values = reader.raw.read(path)
+        meta, _, geometry, values = reader.raw.read(path, **options)
     except reader.errors.DataSourceError as error:
         raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
     if geometry is None:
@@ -395,7 +437,29 @@ def _read_file(path: str, name: str) -> VectorLayer:
                     f"{name}: {path}: geometry {number} is not valid ({error}); mend it, or leave "
                     "it out"
                 ) from None
+    if csv:
+        places = options.values()
+        columns = {field: values for field, values in columns.items() if field not in places}
+        return VectorLayer(made, columns, crs, crs is None)
     return VectorLayer(made, columns, meta["crs"])
+
+
+def _csv_options(
+    fields: npt.NDArray[Any], path: str, name: str
+) -> tuple[dict[str, str], str | None]:
+    """Return GDAL's options to read geometries from columns of a CSV file, and their CRS."""
+    known = {str(field).lower(): str(field) for field in fields}
+    options = {"AUTODETECT_TYPE": "YES"}
+    for column in CSV_GEOMETRIES:
+        if column in known:
+            return {**options, "GEOM_POSSIBLE_NAMES": known[column]}, None
+    for x, y, crs in CSV_POINTS:
+        if x in known and y in known and (x != "field_1" or len(fields) == 2):
+            return {**options, "X_POSSIBLE_NAMES": known[x], "Y_POSSIBLE_NAMES": known[y]}, crs
+    raise InputError(
+        f"{name}: {path} has the columns {', '.join(known.values())}; name those of points x and y "
+        "(in the raster's CRS) or lon and lat, or one of well-known text geometry"
+    )
 
 
 def _read_parquet(path: str, name: str) -> VectorLayer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
@@ -32,6 +34,10 @@ def frame(columns: Any, cells: list[tuple[int, int]]) -> Any:
     places = [(float(raster.x[column]), float(raster.y[row])) for row, column in cells]
     found = geopandas.GeoDataFrame(columns, geometry=shapely.points(places), crs="EPSG:32633")
     return found.to_crs("EPSG:4326")
+
+
+def flow() -> xr.DataArray:
+    return og.flow_direction(friction(), depressions="fill")["direction"]
 
 
 def clinics() -> Any:
@@ -118,6 +124,75 @@ def test_names_are_of_layers(tmp_path: Path) -> None:
         og.least_cost_path(result, [(500_000, 5_000_000)], label="village")
     with pytest.raises(og.InputError, match="label: points has no column 'x'; its columns are vil"):
         og.least_cost_path(result, villages(), label="x")
-    mixed = clinics().assign(clinic=["Süd", None, "Ost"])
-    with pytest.raises(og.InputError, match="label: clinic of geometry 0 is 'Süd'; labels must be"):
-        og.cost_distance(friction(), mixed, label="clinic")
+
+
+TAKES_LABEL: dict[str, Callable[[Any, Path], Any]] = {
+    "cost_distance": lambda layer, _: og.cost_distance(friction(), layer, label="name"),
+    "walking_time": lambda layer, _: og.walking_time(friction(), layer, label="name"),
+    "hop_distance": lambda layer, _: og.hop_distance(friction(), layer, label="name"),
+    "eikonal": lambda layer, _: og.cost_distance(friction(), layer, label="name", cost="eikonal"),
+    "source_cost": lambda layer, _: og.cost_distance(
+        friction(), layer, label="name", source_cost={"multiplier": 2}
+    ),
+    "region_network": lambda layer, _: og.region_network(friction(), layer, label="name"),
+    "watersheds": lambda layer, _: og.watersheds(flow(), layer, label="name"),
+    "rasterize": lambda layer, _: og.rasterize(layer, friction(), label="name"),
+    "least_cost_path": lambda layer, _: og.least_cost_path(
+        og.cost_distance(friction(), clinics(), outputs=OUTPUTS), layer, label="name"
+    ),
+    "distance_matrix": lambda layer, folder: og.DistanceIndex.build(
+        friction(), folder / "index.zarr", block=8, overwrite=True
+    ).distance_matrix(layer, label="name"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["frame", "gpkg", "csv"])
+@pytest.mark.parametrize("operation", TAKES_LABEL)
+def test_all_that_take_labels_take_names(operation: str, form: str, tmp_path: Path) -> None:
+    layer = villages().rename(columns={"village": "name"})
+    given = layer if form == "frame" else tmp_path / f"points.{form}"
+    if form != "frame":
+        own = layer.to_crs(friction().rio.crs) if form == "csv" else layer
+        og.to_file(og.VectorLayer(np.array(own.geometry), {"name": np.array(own["name"])}, own.crs),
+                   given)  # fmt: skip
+    found = TAKES_LABEL[operation](given, tmp_path)
+    if isinstance(found, xr.Dataset) and "parent" in found:  # watersheds
+        assert found["watershed"].attrs["source_names"] == layer["name"].tolist()
+    if isinstance(found, xr.Dataset) or operation == "rasterize":
+        assert found.attrs["source_names"] == layer["name"].tolist()
+
+
+@pytest.mark.parametrize("operation", TAKES_LABEL)
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            ["Au", None, "Egg", None],
+            r"name of geometry 1 \(and of 1 more\) is missing .*; fill the column",
+        ),
+        ([1.0, 2.0, np.nan, 4.0], "name of geometry 2 is missing .nan.; fill the column"),
+        ([pd.NA, 1, 2, 3], "name of geometry 0 is missing .<NA>.; fill the column"),
+    ],
+    ids=["text", "numbers", "pandas"],
+)
+def test_a_missing_label_is_named_with_its_row(
+    operation: str, values: list[Any], says: str, tmp_path: Path
+) -> None:
+    layer = villages().assign(name=values)
+    with pytest.raises(og.InputError, match=f"label: {says}"):
+        TAKES_LABEL[operation](layer, tmp_path)
+
+
+def test_labels_are_all_text_or_all_numbers() -> None:
+    layer = villages().assign(name=["Au", "Egg", 3, "Elm"])
+    with pytest.raises(og.InputError, match="name of geometry 2 is 3, others are text; make all"):
+        og.watersheds(flow(), layer, label="name")
+
+
+def test_polygons_of_named_watersheds_have_their_names(tmp_path: Path) -> None:
+    layer = villages().rename(columns={"village": "name"})
+    out = tmp_path / "sheds.zarr"
+    for sheds in (og.watersheds(flow(), layer, label="name"),
+                  og.watersheds(flow(), layer, label="name", out=out)):  # fmt: skip
+        areas = og.polygonize(sheds)
+        assert areas.columns["name"].tolist() == layer["name"].tolist()

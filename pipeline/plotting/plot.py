@@ -15,6 +15,7 @@ from orograph.plotting.relief import draw_relief
 from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
 from orograph.results.paths import LeastCostPath, LeastCostPaths
+from orograph.results.units import check_times
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, report_missing
@@ -239,8 +240,14 @@ def units_of(result: Any, raster: Raster) -> str | None:
     """Return the units of a raster; None if they are unknown or no longer apply.
 
     The units that an operation has stated do not apply to values computed from its result
-    (``cost / 3600``): xarray keeps attributes in arithmetic, but drops the encoding.
+    (``cost * 2``): xarray keeps attributes in arithmetic, but drops the encoding.
+
+    Raises
+    ------
+    InputError
+        If values in metres and seconds cannot be times in the units; see `check_times`.
     """
+    check_times(raster, "result")
     units = raster.attrs.get("units")
     array = result[raster.name] if hasattr(result, "data_vars") else result
     computed = not getattr(array, "encoding", True)

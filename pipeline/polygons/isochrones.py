@@ -17,8 +17,8 @@ from orograph.kernels.polygons.contours import compile_kernels
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
-from orograph.results.units import UNITS, unit_scale
-from orograph.tiles.arguments import as_text, check_choice, check_flag, check_number, shown
+from orograph.results.units import check_times, parse_unit, unit_scale
+from orograph.tiles.arguments import as_text, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -59,7 +59,7 @@ def isochrones(
     parts : bool
         Return one row for each polygon or line. By default one row for each band or level, with all
         of its polygons or lines.
-    unit : {"s", "min", "h", "m", "km"}, optional
+    unit : {"s", "min", "h", "m", "km", "m2", "ha", "km2"}, optional
         Unit of the levels and of the columns of the result, in place of that of the raster, whose
         own unit must be known: for walking times in seconds, ``unit="h"`` takes levels in hours.
     nodata : float or int, optional
@@ -80,7 +80,9 @@ def isochrones(
     Raises
     ------
     InputError
-        If an argument is invalid, such as levels that do not increase.
+        If an argument is invalid, such as levels that do not increase, or if the raster's values
+        cannot be times in its ``units``: half of its cells would be passed at more than 100 km/h,
+        as those of ``cost / 3600``, which keeps the unit.
     OrographError
         If Shapely is not installed.
     BackendError
@@ -117,13 +119,14 @@ def isochrones(
     of_costs = raster.attrs.get("units")
     bounds = named
     if unit is not None:
-        unit = check_choice("unit", unit, UNITS)
+        unit = parse_unit(unit)
         scale = unit_scale(of_costs, unit, "cost")
         bounds = tuple(level / scale for level in named)
     check_flag("polygons", polygons)
     check_flag("parts", parts)
     edges_of_cells("cost", raster.georeference, raster.shape)
     check_shapely("isochrones")
+    check_times(raster, "cost")
     spec = RunSpec(**options)
     backend = choose_backend("trace_contours", (raster,), spec)
     problem = Contours(raster.shape, raster.nodata, bounds)

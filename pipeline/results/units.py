@@ -1,4 +1,4 @@
-"""Convert results between units of time or of length."""
+"""Convert results between units of time, length or area, and tell times in wrong units."""
 
 from __future__ import annotations
 
@@ -6,18 +6,36 @@ import os
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from orograph.results.opening import open_result
 from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.cf import encoding_of_place
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
 
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0}
 LENGTHS = {"m": 1.0, "km": 1000.0}
-NAMES = {"metre": "m", "meter": "m", "metres": "m", "meters": "m", "second": "s", "seconds": "s"}
-"""Other spellings of units, as CRSs and other programs have them."""
-UNITS = (*TIMES, *LENGTHS)
+AREAS = {"m2": 1.0, "ha": 1e4, "km2": 1e6}
+NAMES = {
+    "metre": "m", "meter": "m", "metres": "m", "meters": "m",
+    "kilometre": "km", "kilometer": "km", "kilometres": "km", "kilometers": "km",
+    "second": "s", "seconds": "s", "sec": "s", "minute": "min", "minutes": "min",
+    "hour": "h", "hours": "h", "hr": "h", "m^2": "m2", "m²": "m2", "km^2": "km2", "km²": "km2",
+    "hectare": "ha", "hectares": "ha",
+}  # fmt: skip
+"""Other spellings of units, as people, CRSs and other programs have them."""
+UNITS = (*TIMES, *LENGTHS, *AREAS)
+_TIMES_OF = ("cost", "time")
+"""Names of rasters of times: those of corridors are what comes on top."""
+FASTEST = 100 / 3.6
+"""Metres a second that no walk reaches, at which times are taken for times of another unit."""
+SAMPLE, ENOUGH = 128, 100
+"""Side of the windows that are looked at, and how many cells of them suffice."""
 
 
 @overload
@@ -31,23 +49,23 @@ def convert_units(result: xr.Dataset | str | os.PathLike[str], unit: str) -> xr.
 def convert_units(
     result: xr.Dataset | xr.DataArray | str | os.PathLike[str], unit: str
 ) -> xr.Dataset | xr.DataArray:
-    """Convert a result to another unit of time or length, and update its attributes.
+    """Convert a result to another unit of time, length or area, and update its attributes.
 
     Parameters
     ----------
     result : Dataset, DataArray or path
         Result with known ``units``, such as that of `walking_time` (``"s"``) or `flow_distance`
         (``"m"``), or the path of its store or file.
-    unit : {"s", "min", "h", "m", "km"}
-        The unit to convert to.
+    unit : {"s", "min", "h", "m", "km", "m2", "ha", "km2"}
+        The unit to convert to; words such as ``"hours"`` are taken too.
 
     Returns
     -------
     Dataset or DataArray
         The converted result, lazy if the input is. If the unit is one of time, all rasters and
-        columns that are times are converted; if it is one of length, all lengths. ``units`` and
-        ``max_cost`` are updated. Values are divided or multiplied once, in their own dtype;
-        integers become float64. The given result and its store do not change.
+        columns that are times are converted; if it is one of length or area, all of these.
+        ``units`` and ``max_cost`` are updated. Values are divided or multiplied once, in their own
+        dtype; integers become float64. The given result and its store do not change.
 
     Raises
     ------
@@ -63,7 +81,7 @@ def convert_units(
     >>> hours.values.round(2), hours.attrs["units"]
     (array([[0.  , 0.99, 1.99]]), 'h')
     """
-    unit = check_choice("unit", unit, UNITS)
+    unit = parse_unit(unit)
     if isinstance(result, str | os.PathLike):
         result = open_result(result, "walking_time")
     if isinstance(result, xr.DataArray):
@@ -94,6 +112,68 @@ def convert_units(
     return found
 
 
+def parse_unit(unit: object) -> str:
+    """Return the short form of a unit, such as "h" for "hours"; raise InputError if unknown."""
+    plain = _plain(unit) if isinstance(unit, str) else unit
+    return check_choice("unit", plain if plain in UNITS else unit, UNITS)
+
+
+def check_times(raster: Raster, argument: str) -> None:
+    """Raise InputError if times in a raster's units mean more than 100 km/h, as after ``/ 3600``.
+
+    xarray keeps ``units`` in arithmetic. The speed is the median over a sample of reached cells,
+    each with its greatest step to a neighbour.
+    """
+    units, place = _plain(str(raster.attrs.get("units"))), raster.georeference
+    if units not in TIMES or raster.name not in (None, *_TIMES_OF) or place.length_unit is None:
+        return
+    dy, dx = place.side_lengths or (0.0, 0.0)
+    if not dy * dx or min(raster.shape) < 2:
+        return
+    if place.is_geographic:
+        lengths = step_lengths(place, raster.shape)[:2]
+    else:
+        lengths = np.array([[dx], [dy]]) * place.length_unit.metres
+    speeds: list[npt.NDArray[np.float64]] = []
+    height, width = raster.shape
+    for share in ((1, 1), (0, 0), (2, 2), (0, 2), (2, 0), (0, 1), (1, 0), (1, 2), (2, 1)):
+        y, x = (max(n - SAMPLE, 0) * part // 2 for n, part in zip(raster.shape, share))
+        window = Window(y, x, SAMPLE, SAMPLE).clip((height, width))
+        cells = raster.read(window)
+        times = np.where(valid_cells(cells, raster.nodata), cells, np.nan) * TIMES[units]
+        if (times < 0).any():
+            return
+        rows = slice(0, None) if lengths.shape[1] == 1 else slice(y, y + window.height)
+        speeds.append(_speeds(times, *(lengths[:, rows, None])))
+        if sum(map(len, speeds)) >= ENOUGH or max(raster.shape) <= SAMPLE:
+            break
+    found = np.concatenate(speeds)
+    if len(found) and float(np.median(found)) > FASTEST:
+        speed = float(np.median(found)) * 3.6
+        raise InputError(
+            f"{argument}: its units are {units!r}, by which half of its cells are passed at more "
+            f"than {speed:.4g} km/h; was it divided, as by / 3600? xarray keeps units in "
+            "arithmetic: convert by og.convert_units(result, 'h'), or set the attribute units"
+        )
+
+
+def _speeds(
+    times: npt.NDArray[np.float64], dx: npt.NDArray[np.float64], dy: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the speed of each cell's slowest step to a neighbour, in metres a second."""
+    slowness = np.zeros(times.shape)
+    across = np.abs(np.diff(times, axis=1)) / dx
+    down = np.abs(np.diff(times, axis=0)) / (dy if len(dy) == 1 else dy[1:])
+    for side, steps in (
+        (slowness[:, 1:], across),
+        (slowness[:, :-1], across),
+        (slowness[1:], down),
+        (slowness[:-1], down),
+    ):
+        np.fmax(side, steps, out=side)
+    return 1 / slowness[slowness > 0]
+
+
 def unit_scale(units: object, wanted: str, argument: str) -> float:
     """Return the factor from one unit to another of the same quantity.
 
@@ -118,7 +198,7 @@ def _plain(units: str) -> str:
 
 def _quantity(units: str) -> dict[str, float]:
     """Return the units of the quantity that a unit measures; empty if it is unknown."""
-    return next((known for known in (TIMES, LENGTHS) if _plain(units) in known), {})
+    return next((known for known in (TIMES, LENGTHS, AREAS) if _plain(units) in known), {})
 
 
 def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:

@@ -386,10 +386,13 @@ def test_units_are_those_of_the_result_alone(
     same = [cost, cost.isel(x=slice(20)), cost.compute(), cost.to_dataset()]
     for array in same if out != "cost.zarr" else [*same, place]:
         assert "cost [s]" in texts(og.plot(array))
-    hours = cost / 3600
-    assert "cost" in texts(og.plot(hours))
-    assert "cost [s]" not in texts(og.plot(hours))
-    assert "cost [h]" in texts(og.plot(hours.assign_attrs(units="h")))
+    half = cost / 2
+    assert "cost" in texts(og.plot(half))
+    assert "cost [s]" not in texts(og.plot(half))
+    assert "cost [h]" in texts(og.plot(og.convert_units(cost, "hours")))
+    for wrong in (cost / 3600, cost / 60, og.convert_units(cost, "h") / 60):
+        with pytest.raises(og.InputError, match=r"result: its units are .*og\.convert_units"):
+            og.plot(wrong)
     assert "dem [m]" in texts(og.plot((dem + 1).rename("dem").assign_attrs(units="m")))
     matplotlib.pyplot.close("all")
 

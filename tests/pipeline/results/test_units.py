@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
 import shapely
 import xarray as xr
 
@@ -60,6 +61,75 @@ def test_lengths_and_integers_are_converted() -> None:
     assert found.values[0, 0] == 1.5
     assert np.isnan(found.values[0, 1])
     assert found.attrs["units"] == "km"
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("hours", "h"), ("hour", "h"), ("minutes", "min"), ("seconds", "s"), ("h", "h")],
+)
+def test_units_have_other_spellings(name: str, short: str) -> None:
+    walk = og.walking_time(heights(), [(0, 0)])
+    xr.testing.assert_identical(og.convert_units(walk, name), og.convert_units(walk, short))
+    minutes = walk["cost"].assign_attrs(units="minutes")
+    assert og.convert_units(minutes, "h").max() == walk["cost"].max() / 60
+    areas = [og.isochrones(walk, [0.1], unit=unit).geometry[0].area for unit in (name, short)]
+    assert areas[0] == areas[1]
+
+
+@pytest.mark.parametrize("unit", ["km2", "km²", "km^2"])
+def test_areas_are_converted(unit: str) -> None:
+    area = xr.DataArray([2.5e6, 4e4], dims="row", attrs={"units": "m2"})
+    found = og.convert_units(area, unit)
+    np.testing.assert_array_equal(found, [2.5, 0.04])
+    assert found.attrs["units"] == "km2"
+    np.testing.assert_array_equal(og.convert_units(found, "ha"), [250, 4])
+
+
+GRIDS = {"metres": 32632, "feet": 2229, "degrees": 4326}
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("form", ["array", "lazy", "GeoTIFF", "store"])
+def test_times_that_no_walk_has_are_refused(grid: str, form: str, tmp_path: Path) -> None:
+    """Of w / 3600 and w / 60, which keep the unit; not of walks, in whatever unit."""
+    step = 0.001 if grid == "degrees" else 100.0
+    ground = np.random.default_rng(3).random((60, 50)).cumsum(axis=0) * 10
+    axes = {"y": 45.0 - step * np.arange(60), "x": 9.0 + step * np.arange(50)}
+    dem = xr.DataArray(ground, axes, ("y", "x")).rio.write_crs(GRIDS[grid])
+    feet = {"elevation_unit": "ft"} if grid == "feet" else {}
+    walk = og.walking_time(dem, [(9.0 + 20 * step, 45.0 - 30 * step)], **feet)["cost"]
+
+    def given(cost: xr.DataArray) -> object:
+        path = tmp_path / ("cost.tif" if form == "GeoTIFF" else "cost.zarr")
+        if form in ("array", "lazy"):
+            return cost if form == "array" else cost.chunk(x=20, y=20)
+        if form == "GeoTIFF":
+            og.to_geotiff(cost, path, overwrite=True)
+        else:
+            og.ingest(cost, path, tile=16, overwrite=True)
+        return path
+
+    for unit in ("s", "min", "h"):
+        level = og.convert_units(walk, unit).median().item()
+        og.isochrones(given(og.convert_units(walk, unit)), [level])
+    for wrong in (walk / 3600, walk / 60, og.convert_units(walk, "min") / 60):
+        with pytest.raises(
+            og.InputError, match=r"cost: its units are .* km/h; .*og\.convert_units"
+        ):
+            og.isochrones(given(wrong), [0.5], unit="h")
+
+
+def test_what_is_no_time_of_a_walk_is_taken() -> None:
+    """Corridors are nearly flat, and differences may be less than 0."""
+    ground = heights().rio.write_crs(32632)
+    ways = ((0, "from"), (1900, "to"))
+    results = [og.walking_time(ground, [(x, 0)], direction=way) for x, way in ways]
+    walks = [result["cost"] for result in results]
+    og.isochrones(og.corridor(*results), [60])
+    og.isochrones(walks[0] - walks[1], [60])
+    flat = xr.zeros_like(walks[0])
+    assert og.isochrones(flat, [60]).geometry[0].area == 300 * 1e4
+    og.isochrones((walks[0] / 3600).drop_attrs(), [0.1])
 
 
 @pytest.mark.parametrize("polygons", [True, False])

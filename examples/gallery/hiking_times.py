@@ -26,7 +26,7 @@ valley = (-84.17, 36.305)
 there = og.walking_time(elevation, [valley], outputs=("cost", "back_direction"))
 back = og.walking_time(elevation, [valley], direction="to")
 
-hours = there["cost"] / 3600
+hours = og.convert_units(there["cost"], "h")
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 hours.plot.contourf(
     ax=axes, levels=range(9), cmap="magma_r", cbar_kwargs={"label": "hours from the valley"}
@@ -39,7 +39,7 @@ axes.set_title("Walking times")
 # --------------------------------------------------
 # On the ridges it is more than on the plain, as one might think.
 
-minutes = (there["cost"] - back["cost"]) / 60
+minutes = og.convert_units(there["cost"] - back["cost"], "min")
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 minutes.plot(ax=axes, cmap="RdBu_r", center=0, cbar_kwargs={"label": "minutes longer than back"})
 axes.set_title("There, less back again")

@@ -1,7 +1,8 @@
 """A `Device` of orograph.kernels.device that runs kernels on this machine's CPU.
 
-A ``.cu`` is compiled by g++ or clang++ with cuda_on_cpu.h, once for each set of definitions, into a
-folder of this user's in the folder of temporary files. Its buffers are NumPy arrays, with the
+A ``.cu`` is compiled by g++ or clang++ with cuda_on_cpu.h, once for each set of definitions, into
+``build/cuda_on_cpu``. What lies there is named by the digest of all that it is made of, and serves
+any checkout. Its buffers are NumPy arrays, with the
 arithmetic of CuPy (`cuda_on_cpu.device_array`). Launches are refused that a GPU would refuse, and
 those with arguments that a GPU would take for others: every argument must have the type of the
 kernel's parameter.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import getpass
 import hashlib
 import mmap
 import os
@@ -36,6 +36,7 @@ from cuda_on_cpu.device_array import ArrayModule, DeviceArray
 from orograph.kernels.device import SOURCES
 
 HERE = Path(__file__).parent
+BUILDS = HERE.parents[1] / "build/cuda_on_cpu"
 HEADERS = (HERE / "cuda_on_cpu.h", HERE / "cuda_functions.h")
 ORDERS = ("forward", "reversed", "random")
 MAX_THREADS = 1024
@@ -99,18 +100,6 @@ def _compiler() -> tuple[str, str]:
     return path, version.stdout
 
 
-def _cache_folder() -> Path:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    folder = Path(tempfile.gettempdir()) / f"cuda-on-cpu-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise EmulatorError(f"{folder} belongs to someone else; set TMPDIR to a folder of your own")
-    return folder
-
-
 def _checked_source(path: Path) -> tuple[str, tuple[str, ...]]:
     """A .cu's text, and the names of its kernels."""
     text = path.read_text()
@@ -131,27 +120,22 @@ def _compile(path: Path, defines: Mapping[str, object]) -> Path:
     text, kernels = _checked_source(path)
     compiler, version = _compiler()
     races = RACES if os.environ.get("CUDA_ON_CPU_RACES") else ()
-    options = [*FLAGS, *races, f"-I{HERE}", f"-I{path.parent}", f"-I{SOURCES}"]
-    options += [f"-D{name}={value}" for name, value in sorted(defines.items())]
+    options = [*FLAGS, *races, *(f"-D{name}={value}" for name, value in sorted(defines.items()))]
     included = sorted({*path.parent.glob("*.cuh"), *SOURCES.rglob("*.cuh")})
     digest = hashlib.sha256()
-    for part in (
-        version,
-        *options,
-        str(path),
-        text,
-        *(f.read_text() for f in (*HEADERS, *included)),
-    ):
+    headers = (part for f in (*HEADERS, *included) for part in (f.name, f.read_text()))
+    for part in (version, *options, text, *headers):
         digest.update(part.encode() + b"\0")
-    folder = _cache_folder()
-    library = folder / f"{path.stem}-{digest.hexdigest()[:24]}.so"
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    library = BUILDS / f"{path.stem}-{digest.hexdigest()[:24]}.so"
     if library.exists():
         return library
     unit = f'#include "cuda_on_cpu.h"\n#include "{path}"\nEXPORT_DYNAMIC_SHARED()\n'
     unit += "".join(f"EXPORT_KERNEL({kernel})\n" for kernel in dict.fromkeys(kernels))
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+    with tempfile.TemporaryDirectory(dir=BUILDS) as temporary:
         made = Path(temporary, library.name)
-        command = [compiler, *options, "-", "-o", str(made)]
+        folders = (f"-I{folder}" for folder in (HERE, path.parent, SOURCES))
+        command = [compiler, *options, *folders, "-", "-o", str(made)]
         done = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
         if done.returncode:
             raise EmulatorError(f"{path.name} does not compile with {defines}:\n{done.stderr}")

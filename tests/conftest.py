@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from importlib import import_module
 from multiprocessing import get_all_start_methods
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import dask
 import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
+from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
@@ -155,6 +158,30 @@ def forked_workers() -> Iterator[None]:
         # the first call sets a list of its own; the process starts with the first cluster
         get_mp_context().set_forkserver_preload(list(IMPORTED))
         yield
+
+
+@pytest.fixture(scope="session")
+def clients() -> Iterator[Callable[[int], Client]]:
+    """A function that returns a client of so many workers, each a process of one thread.
+
+    The tests of a process share them, as to start one takes a second of a processor. What kills a
+    worker, or looks at what it holds, starts its own.
+    """
+    with ExitStack() as started:
+
+        @cache
+        def client_of(workers: int) -> Client:
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            started.enter_context(cluster)
+            return started.enter_context(Client(cluster, set_as_default=False))
+
+        yield client_of
+
+
+@pytest.fixture(scope="session")
+def client(clients: Callable[[int], Client]) -> Client:
+    """A client of two workers, which tests share."""
+    return clients(2)
 
 
 @pytest.fixture(scope="session", autouse=True)

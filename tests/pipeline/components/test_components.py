@@ -9,7 +9,7 @@ import math
 import re
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 import zarr
 from dask.callbacks import Callback
-from distributed import Client, LocalCluster, get_task_stream
+from distributed import Client, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
@@ -485,14 +485,8 @@ def test_a_run_in_the_background_gives_the_same_components(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as connected,
-    ):
-        yield connected
+def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> Client:
+    return clients(request.param)
 
 
 @pytest.mark.parametrize(

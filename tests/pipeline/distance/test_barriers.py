@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
@@ -172,15 +171,6 @@ def test_an_index_holds_barriers(dtype: str, tmp_path: Path) -> None:
     plain[5:9, 5:11] = friction[5:9, 5:11]
     lifted = og.cost_distance(plain, START, **how)["cost"]
     np.testing.assert_allclose(index.query(START)["cost"], lifted, rtol=1e-12)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
 
 
 def test_barriers_in_files_and_on_workers(tmp_path: Path, client: Client) -> None:

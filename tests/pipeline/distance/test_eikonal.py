@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_eikonal import SCALE, real, solve, whole
@@ -110,15 +109,6 @@ def test_distances_on_even_ground_are_nearly_round() -> None:
     assert excess.max() < 0.0241
     octagon = og.cost_distance(np.ones((side, side)), [(middle, middle)])["cost"].values
     assert (octagon[far] / straight[far] - 1).max() > 0.08
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
 
 
 def test_workers_threads_and_rasters_of_sources_change_no_bit(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_raster import Gate, WatchedRaster, called, mortal_cluster, wait_until
@@ -266,15 +265,6 @@ def test_threads_and_tiles_change_no_bit(
         (path,) = og.least_cost_path(out, [(69, 0)])
         (same,) = og.least_cost_path(expected, [(69, 0)])
         assert path == same
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
 
 
 def test_workers_change_no_bit(client: Client, tmp_path: Path, expected: xr.Dataset) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from any_model import distance
-from distributed import Client, LocalCluster, get_task_stream
+from distributed import Client, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from watched_raster import (
@@ -697,14 +697,8 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["1 worker", "2 workers"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster, set_as_default=False) as connected,
-    ):
-        yield connected
+def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> Client:
+    return clients(request.param)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -310,16 +310,12 @@ def stored(folder: Path) -> tuple[Any, xr.Dataset, dict[str, Any]]:
     return stores, og.cost_distance(friction, sources, **how), how
 
 
-def test_stored_by_a_cluster(tmp_path: Path) -> None:
+def test_stored_by_a_cluster(client: Client, tmp_path: Path) -> None:
     stores, expected, how = stored(tmp_path)
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        by = og.cost_distance(*stores, **how, out=tmp_path / "workers.zarr", client=client)
-        for name in ALL:
-            np.testing.assert_array_equal(by[name].values, expected[name].values, name)
-        assert by.attrs["source_runs"] == expected.attrs["source_runs"] == 4
+    by = og.cost_distance(*stores, **how, out=tmp_path / "workers.zarr", client=client)
+    for name in ALL:
+        np.testing.assert_array_equal(by[name].values, expected[name].values, name)
+    assert by.attrs["source_runs"] == expected.attrs["source_runs"] == 4
 
 
 def test_on_a_gpu(tmp_path: Path, emulated_gpu: Emulator) -> None:

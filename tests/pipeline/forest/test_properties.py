@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import dask.array as da
@@ -17,7 +17,7 @@ import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 import zarr
-from distributed import Client, LocalCluster, get_task_stream
+from distributed import Client, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -487,14 +487,8 @@ def test_a_dask_backed_dataarray_gives_the_forest_of_the_array(
     params=[1, 2, pytest.param(4, marks=pytest.mark.long)],
     ids=["1 worker", "2 workers", "4 workers"],
 )
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as connected,
-    ):
-        yield connected
+def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> Client:
+    return clients(request.param)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import oracle_distance as oracle
 import pytest
 import rasterio
 from cuda_on_cpu.emulator import Emulator
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.graph import MCP_Geometric
@@ -308,20 +307,11 @@ def test_knights_moves_cross_tiles_too() -> None:
         assert_same(og.region_network(*rasters, tile=tile, **how), whole)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-def test_workers_of_a_cluster(cluster: Client, tmp_path: Path, expected: og.VectorLayer) -> None:
+def test_workers_of_a_cluster(client: Client, tmp_path: Path, expected: og.VectorLayer) -> None:
     friction, regions = landscape()
     og.ingest(friction, tmp_path / "friction.zarr", tile=8)
     found = og.region_network(
-        tmp_path / "friction.zarr", regions, connections="neighbors", client=cluster, shard=16
+        tmp_path / "friction.zarr", regions, connections="neighbors", client=client, shard=16
     )
     assert_same(found, expected)
 

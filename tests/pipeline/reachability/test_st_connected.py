@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 import shapely
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
-from distributed import Client, LocalCluster
+from distributed import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_raster import Gate, WatchedRaster, called, read_tiles, wait_until
@@ -30,17 +29,6 @@ from orograph.kernels.relax.resident import HostTile
 
 TILINGS = (1000, 7, 16, 64)
 Cell = tuple[int, int]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
 
 
 def serpentine(shape: Cell) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dask.array as da
@@ -281,19 +281,13 @@ def test_no_cycle_is_named_where_there_is_none() -> None:
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[dict[int, Client]]:
-    """Clients of clusters of one and of two workers."""
-    found = {}
-    for workers in (1, 2):
-        local = LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=workers == 2, dashboard_address=":0"
-        )
-        found[workers] = Client(local, set_as_default=False)
-    yield found
-    for client in found.values():
-        local = client.cluster
-        client.close()
-        local.close()
+def clusters(clients: Callable[[int], Client]) -> Iterator[dict[int, Client]]:
+    """Clients of a worker that is a thread, and of two that are processes."""
+    with (
+        LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=":0") as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        yield {1: client, 2: clients(2)}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -61,6 +61,7 @@ from .tiles.errors import InputError as InputError
 from .tiles.errors import NegativeCycle as NegativeCycle
 from .tiles.errors import OrographError as OrographError
 from .tiles.errors import RunError as RunError
+from .tiles.errors import StorageError as StorageError
 from .tiles.errors import StorageFullError as StorageFullError
 from .tiles.errors import StoreExistsError as StoreExistsError
 from .tiles.graph.graph import Graph as Graph

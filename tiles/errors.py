@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from orograph.tiles.addresses import without_secrets
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class OrographError(Exception):
@@ -23,7 +29,13 @@ class OrographError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(without_secrets(arg) if isinstance(arg, str) else arg for arg in args))
+        # on one line, whatever a path or another library has
+        super().__init__(
+            *(
+                without_secrets(re.sub(r"\s*[\r\n]+\s*", " ", arg)) if isinstance(arg, str) else arg
+                for arg in args
+            )
+        )
 
 
 class InputError(OrographError, ValueError):
@@ -92,7 +104,18 @@ class DamagedChunkError(DamagedStoreError):
     """
 
 
-class StorageFullError(OrographError, OSError):
+class StorageError(OrographError, OSError):
+    """A file or a store cannot be reached, read or written.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.StorageError, OSError)
+    True
+    """
+
+
+class StorageFullError(StorageError):
     """A shard cannot be written: the device, a quota or a file size limit is full.
 
     Examples
@@ -168,6 +191,66 @@ class Cancelled(OrographError):
     >>> issubclass(og.Cancelled, og.OrographError)
     True
     """
+
+
+_OF_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.EISDIR}
+"""Numbers of errors by which a system refuses a path."""
+
+
+def own_error(error: Exception, what: str, began: bool = False) -> Exception:
+    """Return the error of this package for an exception of another.
+
+    Parameters
+    ----------
+    error
+        What was raised. Own errors, and warnings that a filter raises, are returned as they are.
+    what
+        The name of the function.
+    began
+        Whether its arguments had been checked, and work had begun.
+    """
+    if isinstance(error, OrographError | Warning):
+        return error
+    said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    if isinstance(error, OSError) and storage_error(error, "") is not error:
+        own: OrographError = StorageFullError(
+            error.errno, "no room to write; free some and try again", str(error.filename or "")
+        )
+    elif isinstance(error, OSError) and not (error.errno in _OF_PATHS and not began):
+        own = StorageError(
+            f"{what}: {said}; check that the path is right, and that it can be reached and used"
+        )
+        own.errno = error.errno
+    elif began or isinstance(error, RuntimeError | MemoryError):
+        own = RunError(f"{what} failed with {said}; the exception it came from says where")
+    else:
+        own = InputError(
+            f"{what}: the arguments cannot be used ({said}); check them by "
+            f"help(orograph.{what}), and report this if they are right"
+        )
+    for note in getattr(error, "__notes__", ()):
+        own.add_note(note)
+    return own
+
+
+def own_errors(function: Callable[P, T], name: str = "") -> Callable[P, T]:
+    """Wrap a public function so that all exceptions that leave it are errors of this package.
+
+    A TypeError of the call itself, for an argument that is missing or unknown, stays one.
+    """
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            within = error.__traceback__ and error.__traceback__.tb_next
+            own = own_error(error, name or function.__qualname__)
+            if own is error or (isinstance(error, TypeError) and within is None):
+                raise
+            raise own from error
+
+    return wrapped
 
 
 PROBED_BYTES = 2**20

@@ -6,9 +6,9 @@ import sys
 import warnings
 
 
-def warn_user(text: str) -> None:
-    """Issue a RuntimeWarning from the innermost frame that is not of this package."""
+def warn_user(text: str, kind: type[Warning] = RuntimeWarning) -> None:
+    """Issue a warning from the innermost frame that is not of this package."""
     depth, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "orograph":
         depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]
-    warnings.warn(text, RuntimeWarning, stacklevel=depth)
+    warnings.warn(text, kind, stacklevel=depth)

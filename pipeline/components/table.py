@@ -9,7 +9,7 @@ import numpy as np
 from orograph.arguments.grids import check_same_grid
 from orograph.results.opening import ResultLike, open_result
 from orograph.tiles.arrays import Reals
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import warn_of_web_mercator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READ_SIDE = 1024
 
 
+@own_errors
 def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd.DataFrame:
     """Return a table with the class, cells, area, centroid and box of each component.
 

@@ -18,7 +18,7 @@ from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 UNREACHED = "cells that were not reached: barriers, or beyond barriers or max_cost"
 
 
+@own_errors
 def least_cost_path(
     result: ResultLike | Sequence[ResultLike],
     points: PointsLike,
@@ -206,6 +207,7 @@ def _line(
     return np.stack(points)
 
 
+@own_errors
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
     """Return a raster that counts the paths through each cell.
 

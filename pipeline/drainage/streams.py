@@ -20,7 +20,7 @@ from orograph.operations.operation import operation
 from orograph.results.opening import ResultLike, open_result
 from orograph.results.tables import is_network, network_lines
 from orograph.tiles.arguments import check_number
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.storage import local_path
@@ -142,6 +142,7 @@ def streams(
     )
 
 
+@own_errors
 def stream_lines(
     streams: ResultLike,
     *,

@@ -23,7 +23,7 @@ from orograph.execution.feedback import (
 from orograph.execution.watch import Record, Watch, recorded
 from orograph.tiles import html
 from orograph.tiles.arguments import check_number
-from orograph.tiles.errors import Cancelled
+from orograph.tiles.errors import Cancelled, own_error
 from orograph.tiles.store.create import Columns, ColumnsInTurns
 
 if TYPE_CHECKING:
@@ -185,6 +185,10 @@ class Run(Generic[T]):
         try:
             with self._watch, recorded(self._record):
                 self._result = self._work()
+        except Exception as error:
+            self._error = own_error(error, "the run", began=True)
+            if self._error is not error:
+                self._error.__cause__ = error
         except BaseException as error:
             self._error = error
         finally:
@@ -313,8 +317,8 @@ class Run(Generic[T]):
             If ``timeout`` is not a number of seconds.
         Cancelled
             If the run was cancelled.
-        Exception
-            The exception that made the run fail.
+        OrographError
+            The error that made the run fail; its cause is the exception of another library.
         """
         if timeout is not None:
             timeout = check_number("timeout", timeout, 0, TIMEOUT_MAX, "seconds, or None for ever")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orograph.tiles.errors import InputError, report_missing
+from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.grid.border import DIRECTION_STEPS
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.raster.points import coordinates_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**24
 
 
+@own_errors
 def forest_lines(
     forest: xr.Dataset | xr.DataArray | str | os.PathLike[str],
     window: Window | tuple[int, int, int, int] | None = None,

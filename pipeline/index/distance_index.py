@@ -41,7 +41,7 @@ from orograph.results.paths import LeastCostPath
 from orograph.tiles import html
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, shown
 from orograph.tiles.convert.overlap import refuse_overlap
-from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.errors import InputError, RunError, own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
@@ -262,6 +262,7 @@ class DistanceIndex:
         return index_job(wanted, chosen, open_index, spec)
 
     @classmethod
+    @own_errors
     @takes_storage_options
     def open(
         cls,
@@ -371,6 +372,7 @@ class DistanceIndex:
 
     # -- questions ---------------------------------------------------------------------------
 
+    @own_errors
     def distance_matrix(
         self,
         points: PointsLike,
@@ -432,6 +434,7 @@ class DistanceIndex:
             costs = np.where(costs >= BARRIER, -1, costs)
         return _labelled(costs, start, end)
 
+    @own_errors
     def nearest(
         self,
         points: PointsLike,
@@ -500,6 +503,7 @@ class DistanceIndex:
             attrs=_skipped(start, end),
         )
 
+    @own_errors
     def query(
         self,
         sources: SourcesLike,
@@ -548,6 +552,7 @@ class DistanceIndex:
 
         return self._answer(ask)
 
+    @own_errors
     def path(
         self, start: PointsLike, end: PointsLike, *, snap: bool | int = False
     ) -> LeastCostPath:
@@ -591,6 +596,7 @@ class DistanceIndex:
             )
         return trace_in(self._store, blocks, ends[0][0], ends[1][0])
 
+    @own_errors
     def update(
         self,
         window: tuple[int, int, int, int] | VectorLike,
@@ -652,6 +658,7 @@ class DistanceIndex:
         self._forget()
         return made
 
+    @own_errors
     def update_links(
         self, links: Graph, *, snap: bool | int = False, takeover: bool = False
     ) -> int:

@@ -14,13 +14,14 @@ from orograph.kernels.relax.models import MODELS
 from orograph.results.opening import ResultLike, open_result
 from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
+@own_errors
 def corridor(
     a: ResultLike | Sequence[ResultLike],
     b: ResultLike | None = None,

@@ -27,7 +27,7 @@ from orograph.operations.file_target import file_target
 from orograph.operations.job import Job
 from orograph.operations.workspace import check_unfinished
 from orograph.tiles.convert.overlap import refuse_overlap
-from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.errors import InputError, StoreExistsError, own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.lease import Lease
@@ -133,6 +133,7 @@ def make_claim() -> Callable[..., bool]:
     return claim
 
 
+@own_errors
 def attach(out: Location, *, client: Client | None = None) -> Run[Any]:
     """Return the detached run that writes a store, whichever session started it.
 
@@ -172,6 +173,7 @@ def attach(out: Location, *, client: Client | None = None) -> Run[Any]:
     return Run(found.result, lambda: found, found.cancelled, client, found.describe)
 
 
+@own_errors
 def runs(client: Client | None = None) -> list[dict[str, Any]]:
     """Return a summary of each detached run of a cluster, the latest last.
 

@@ -22,7 +22,7 @@ from orograph.execution.options import RunSpec, option_help
 from orograph.operations.docstrings import whole_docstring
 from orograph.operations.launch import launch, launch_later
 from orograph.tiles import html
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.object_options import use_storage_options
 from orograph.tiles.raster.raster import StoreRaster
 
@@ -134,7 +134,8 @@ class Operation(Generic[P, T]):
                     "computed; leave it out, or use .submit"
                 )
             _refuse_detach(".lazy, which begins nothing", kwargs)
-            return launch_later(self._job(f"{self.__name__}.lazy", args, kwargs))
+            job = self._job(f"{self.__name__}.lazy", args, kwargs)
+            return own_errors(launch_later, self.__name__)(job)
 
         parameters = self.__signature__.parameters.values()
         return self._verb(lazy, LAZY, "{}", [p for p in parameters if p.name != "client"])
@@ -153,8 +154,12 @@ class Operation(Generic[P, T]):
                 )
             names = [parameter.name for parameter in parameters]
             _refuse_unknown(f"{self.__name__}.plan", kwargs, names)
+            first = self.own[0].name
+            if not (self.given or args or first in kwargs):
+                raise TypeError(f"{self.__name__}.plan() missing its first argument: {first!r}")
             with use_storage_options(kwargs.pop("storage_options", None)):
-                return make_plan(self, (*self.given, *args), kwargs)
+                planned = own_errors(make_plan, self.__name__)
+                return planned(self, (*self.given, *args), kwargs)
 
         return self._verb(plan, PLAN, "Plan", parameters)
 
@@ -162,7 +167,7 @@ class Operation(Generic[P, T]):
         """Return the job for the arguments of a call; ``name`` appears in error messages."""
         _refuse_unknown(name, kwargs, self.__signature__.parameters)
         with use_storage_options(kwargs.get("storage_options")):
-            return self.describe(*self.given, *args, **kwargs)
+            return own_errors(self.describe, self.__name__)(*self.given, *args, **kwargs)
 
     def _run(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, wait: bool = False
@@ -170,7 +175,7 @@ class Operation(Generic[P, T]):
         """Start the job for the arguments of a call and return its run; ``wait`` as of `launch`."""
         job = self._job(name, args, kwargs)
         planned = functools.partial(_planned, self, _with_opened(job, args), kwargs)
-        return launch(job, self.__name__, planned, wait=wait)
+        return own_errors(launch, self.__name__)(job, self.__name__, planned, wait=wait)
 
     def _verb(
         self,

@@ -75,8 +75,6 @@ def make_plan(
     signature = inspect.Signature(operation.own)
     given = signature.bind_partial(*args, **{n: v for n, v in kwargs.items() if n in own}).arguments
     given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
-    if first not in given:
-        raise TypeError(f"{operation.__name__}.plan() missing its first argument: {first!r}")
     subject = given.pop(first)
     estimate = _estimate_for(operation, first, subject)
     parameters = {p.name: p for p in _parameters(estimate)}

@@ -19,7 +19,7 @@ from orograph.plotting.tables import read_marks
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError, report_missing
+from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
@@ -33,6 +33,7 @@ HALF = 20037508.342789244  # metres from the equator to the edges of a map in We
 STEPS = 32  # colours of a colour bar
 
 
+@own_errors
 def explore(
     result: RasterLike | VectorLike,
     *,

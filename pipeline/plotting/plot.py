@@ -18,7 +18,7 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.results.units import check_times
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError, report_missing
+from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.points import PointsLike, as_points, cells_of
@@ -48,6 +48,7 @@ class _Shown(NamedTuple):
 _SHOWN: WeakKeyDictionary[Axes, _Shown] = WeakKeyDictionary()
 
 
+@own_errors
 def plot(
     result: RasterLike | VectorLike,
     *,

@@ -13,7 +13,7 @@ from orograph.results.tables import has_rasters, table_layer
 from orograph.tiles.arguments import check_file, check_flag, check_path, shown
 from orograph.tiles.convert.export import attributes_of_result, write_geotiff
 from orograph.tiles.convert.ingest import NAME, ingest
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
 from orograph.tiles.files import new_file
 from orograph.tiles.grid.crs import CRSLike
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orograph.tiles.graph.tables import Table
 
 
+@own_errors
 def to_file(
     result: RasterLike | VectorLike | Table,
     path: str | os.PathLike[str],

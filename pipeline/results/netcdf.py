@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orograph.tiles.errors import OrographError
+from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.georeference import GRID_MAPPING
 
 if TYPE_CHECKING:
@@ -55,7 +55,14 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
             variable.encoding["grid_mapping"] = GRID_MAPPING
     # in this thread: neither by a cluster, which may not reach the file, nor out of order
     with dask.config.set(scheduler="synchronous"):
-        dataset.to_netcdf(path, engine=netcdf_engine("path"))
+        try:
+            dataset.to_netcdf(path, engine=netcdf_engine("path"))
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InputError(
+                f"result: NetCDF cannot hold it ({said}); give other names, attributes or dtypes "
+                "(.rename, .drop_attrs, .astype), or write a .zarr"
+            ) from error
 
 
 def open_netcdf(path: Path, chunks: dict[str, int]) -> xr.Dataset:

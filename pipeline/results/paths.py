@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from orograph.tiles import html
 from orograph.tiles.arrays import Integers, Reals
+from orograph.tiles.errors import own_errors
 from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.vector.layer import VectorLayer
@@ -244,6 +245,7 @@ class LeastCostPaths(list[LeastCostPath]):
         """Return the paths as a ``geopandas.GeoDataFrame``, one row for each path."""
         return self.layer.to_geodataframe()
 
+    @own_errors
     def to_file(
         self,
         path: str | os.PathLike[str],

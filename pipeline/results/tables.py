@@ -12,7 +12,7 @@ from orograph.results.opening import is_table_path, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, as_layer
 from orograph.tiles.vector.write import import_shapely
@@ -37,6 +37,7 @@ OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
 """Columns of the table of links of a stream network."""
 
 
+@own_errors
 def to_geodataframe(
     result: xr.Dataset | VectorLike | Table,
 ) -> GeoDataFrame:

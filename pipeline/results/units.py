@@ -11,7 +11,7 @@ import xarray as xr
 
 from orograph.results.opening import open_result
 from orograph.tiles.arguments import check_choice, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
@@ -46,6 +46,7 @@ def convert_units(result: xr.DataArray, unit: str) -> xr.DataArray: ...
 def convert_units(result: xr.Dataset | str | os.PathLike[str], unit: str) -> xr.Dataset: ...
 
 
+@own_errors
 def convert_units(
     result: xr.Dataset | xr.DataArray | str | os.PathLike[str], unit: str
 ) -> xr.Dataset | xr.DataArray:

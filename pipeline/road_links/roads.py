@@ -33,7 +33,7 @@ from orograph.road_links.tags import (
 )
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Integers
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
@@ -58,6 +58,7 @@ class Rules(NamedTuple):
     access: Array
 
 
+@own_errors
 def roads(
     lines: VectorLike,
     *,

@@ -16,6 +16,7 @@ from orograph.tiles.arguments import (
 )
 from orograph.tiles.errors import (
     InputError,
+    own_errors,
     report_full_storage,
     unread_error,
 )
@@ -36,6 +37,7 @@ EXACT_IN_FLOAT = 2**53
 EXACT_PLACE = 1e-6  # of a cell: the corner of "Point" rasters is stored half a cell off
 
 
+@own_errors
 def to_geotiff(
     source: RasterLike,
     path: str | os.PathLike[str],

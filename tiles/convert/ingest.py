@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.convert.overlap import refuse_overlap
+from orograph.tiles.errors import own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
@@ -30,6 +31,7 @@ NAME = "elevation"
 BAND_BYTES = 2**27
 
 
+@own_errors
 @takes_storage_options
 def ingest(
     source: RasterLike,

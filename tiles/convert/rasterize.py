@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orograph.tiles.arguments import check_flag, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.raster import RasterLike, open_raster
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@own_errors
 def rasterize(
     layer: VectorLike, like: RasterLike, *, label: str | None = None, all_touched: bool = False
 ) -> xr.DataArray:

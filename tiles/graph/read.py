@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.arguments import check_flag, check_path, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.files import (
     read_coordinates,
@@ -41,6 +41,7 @@ GraphLike = str | os.PathLike[str] | SparseMatrix | Table | NetworkXGraph
 """A graph: a file, a sparse array, a table of edges, or a graph of networkx."""
 
 
+@own_errors
 @takes_storage_options
 def read_graph(
     source: GraphLike,

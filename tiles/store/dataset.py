@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from orograph.tiles.arguments import shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.object_options import takes_storage_options
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@own_errors
 @takes_storage_options
 def open(
     path: Location,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orograph.tiles import html
-from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
+from orograph.tiles.errors import DamagedChunkError, DamagedStoreError, own_errors
 from orograph.tiles.format.dense import MEND, DenseArray
 from orograph.tiles.format.metadata import StoreMetadata, read_metadata
 from orograph.tiles.grid.window import Window
@@ -66,6 +66,7 @@ class StoreReport:
         return "\n".join((f"{self.store}: DAMAGED, problems: {count}", *self.problems))
 
 
+@own_errors
 @takes_storage_options
 def verify(
     path: Location, *, storage_options: Mapping[str, str | bool] | None = None

@@ -14,7 +14,7 @@ import pandas as pd
 
 from orograph.tiles import html
 from orograph.tiles.arguments import check_flag, check_path, shown
-from orograph.tiles.errors import InputError, report_missing
+from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.storage import file_path
@@ -140,6 +140,7 @@ class VectorLayer:
             frame.attrs["units"] = dict(self.units)
         return frame
 
+    @own_errors
     def to_file(
         self,
         path: str | os.PathLike[str],

@@ -17,6 +17,7 @@ from orograph.tiles.errors import InputError, OrographError, report_missing, unr
 from orograph.tiles.files import new_file, new_files
 from orograph.tiles.grid.crs import CRSLike, parse_crs, same_crs
 from orograph.tiles.vector.degrees import in_degrees
+from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     from orograph.tiles.vector.layer import VectorLayer
@@ -125,11 +126,11 @@ def write_layer(
             "or use another format, such as .gpkg"
         ) from error
     if suffix in GEOJSON and layer.crs is None:
-        warnings.warn(
+        warn_user(
             f"path: {path.name} is written with coordinates as they are, because the layer has no "
             "CRS, but GeoJSON is in longitude and latitude; set the CRS of what the layer was made "
             "from, or use another format, such as .gpkg",
-            stacklevel=3,
+            UserWarning,
         )
 
 

@@ -127,7 +127,7 @@ def test_a_run_that_fails_in_any_stage_goes_on_from_there(
         return whole(*args)
 
     monkeypatch.setattr(problem, method, fail)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(og.RunError, match="ZeroDivisionError"):
         og.flow_accumulation(heights, **options)
     found = og.flow_accumulation(heights, **options, resume=True)
     xr.testing.assert_identical(found.load(), expected)

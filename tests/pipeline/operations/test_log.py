@@ -39,7 +39,7 @@ def test_a_failure_and_what_goes_on_from_it(
 
     with monkeypatch.context() as change:
         change.setattr(Directions, "finish", fail)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(og.RunError, match="ZeroDivisionError"):
             og.flow_direction(np.eye(20), tile=8, out=tmp_path / "flow.zarr")
     assert "flow_direction failed after" in caplog.records[-1].getMessage()
     assert caplog.records[-1].levelname == "ERROR"

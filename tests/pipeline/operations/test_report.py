@@ -79,7 +79,7 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
     with monkeypatch.context() as change:
         change.setattr(Directions, "finish", fail)
         run = og.flow_direction.submit(np.eye(20), tile=8, out=out)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(og.RunError, match="ZeroDivisionError: in a tile"):
             run.result()
     left = left_in(tmp_path)
     assert left["error"]["type"] == "ZeroDivisionError"

@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 OLDEST := build/oldest
-.PHONY: help test test-all test-costs test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
+.PHONY: help test test-all test-costs test-first test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
 	demo format clean
 
 help: ## this list
@@ -49,6 +49,11 @@ pytest: $(IMPORTED) ## the tests, among them those of docs, kernels and the whee
 test-costs: export PYTEST_PLUGINS := costs
 test-costs: export PYTHONPATH := tests
 test-costs: pytest ## the tests, and the seconds of the processor by file and by what they go to
+
+# What needs no kernel compiled: imports without bytecode take most of half a minute.
+test-first: $(INSTALLED) ## a first part of the tests: geometry of grids and the table of kernels
+	$(BIN)/python -m pytest tests/tiles/grid tests/kernels/test_pieces.py \
+	tests/kernels/test_stages.py $(PYTEST)
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)

@@ -17,6 +17,7 @@ import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
+from hypothesis import settings
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from object_server import CREDENTIALS, S3Server, forget_connections
@@ -30,6 +31,10 @@ from orograph.tiles.system import lock_descriptor
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["MPLBACKEND"] = "agg"
+
+# What takes long on a busy machine, or at its first call, is right all the same.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 # Begun before all others: the longest, which compile different kernels.
 LONGEST = (

@@ -583,6 +583,7 @@ FUNCTIONS = {
             ),
             "points": bad.POINTS,
             "outside": SOURCES["outside"],
+            "unreachable": bad.choice("ignore", "refuse"),
         },
     ),
     "minimum_spanning_forest": Function(

@@ -18,6 +18,7 @@ from orograph.tiles.raster.points import (
     PointsLike,
     as_points,
     cells_of,
+    nearest_valid,
     points_inside,
     snap_to_valid,
 )
@@ -41,6 +42,8 @@ class Places(NamedTuple):
     """Map coordinates of each place, shape (m, 2); of lines and areas those of a point on them."""
     skipped: int | None
     """How many lie outside the grid and were left out; None: none may be."""
+    unreachable: int | None = None
+    """How many cover no valid cell and were left out; None: none may be."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -71,6 +74,7 @@ def parse_places(
     all_touched: bool = False,
     barriers: str = "nodata",
     extended: bool = True,
+    unreachable: str = "error",
 ) -> Places:
     """Return the valid cells of points, or of the geometries of a layer.
 
@@ -82,7 +86,7 @@ def parse_places(
         Whose valid cells count.
     name
         Name of the argument, for messages.
-    label, snap, outside, all_touched
+    label, snap, outside, all_touched, unreachable
         As of `least_cost_path`.
     barriers
         What the cells are that are not valid, for messages.
@@ -90,11 +94,12 @@ def parse_places(
         Whether lines and areas are taken.
     """
     outside = check_choice("outside", outside, OUTSIDE)
+    skip = check_choice("unreachable", unreachable, OUTSIDE) == "skip"
     all_touched, reach = check_flag("all_touched", all_touched), snap_cells(snap)
     names = point_names(given, label, name)
     layer = read_layer(given, name) if extended else None
     if layer is not None and layer.has_extent():
-        return _covered(layer, raster, name, names, outside, all_touched, barriers)
+        return _covered(layer, raster, name, names, outside, all_touched, barriers, skip)
     place = raster.georeference
     points = as_points(given, name, place)
     numbers, skipped = np.arange(len(points)), None
@@ -103,10 +108,17 @@ def parse_places(
         numbers, skipped = np.flatnonzero(inside), int(np.count_nonzero(~inside))
         points = points[inside]
     rows, columns = cells_of(points, place, raster.shape, name, SKIP)
-    rows, columns = snap_to_valid(rows, columns, raster, points, reach, name, barriers)
+    lost = None
+    if skip:
+        rows, columns, without = nearest_valid(rows, columns, raster, reach)
+        lost = without.size
+        rows, columns, numbers = (np.delete(array, without) for array in (rows, columns, numbers))
+        points = np.delete(points, without, axis=0)
+    else:
+        rows, columns = snap_to_valid(rows, columns, raster, points, reach, name, barriers)
     kept = None if names is None else names[numbers]
     cells = np.stack([rows, columns], axis=1)
-    return Places(cells, np.arange(len(cells)), numbers, kept, points, skipped)
+    return Places(cells, np.arange(len(cells)), numbers, kept, points, skipped, lost)
 
 
 def _covered(
@@ -117,6 +129,7 @@ def _covered(
     outside: str,
     all_touched: bool,
     barriers: str,
+    skip: bool,
 ) -> Places:
     """Return the valid cells that geometries cover; those that cover the same ones share them."""
     import shapely
@@ -132,16 +145,18 @@ def _covered(
     found = np.unique(np.stack([owner, row, column], axis=1), axis=0)
     found = found[are_valid(raster, found[:, 1:])]
     owner, first = np.unique(found[:, 0], return_index=True)
-    if len(owner) < len(numbers):
+    if len(owner) < len(numbers) and not skip:
         lost = numbers[np.setdiff1d(np.arange(len(numbers)), owner)]
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
         raise InputError(
             f"{name}: geometry {lost[0]}{more} covers only {barriers}; move it, or leave it out"
         )
-    points = shapely.get_coordinates(shapely.point_on_surface(kept.geometry))
+    unreached = len(numbers) - len(owner) if skip else None
+    numbers = numbers[owner]
+    points = shapely.get_coordinates(shapely.point_on_surface(kept.geometry[owner]))
     chosen = None if names is None else names[numbers]
     skipped = int(np.count_nonzero(~inside)) if outside == "skip" else None
-    return Places(found[:, 1:], first, numbers, chosen, points, skipped)
+    return Places(found[:, 1:], first, numbers, chosen, points, skipped, unreached)
 
 
 def are_valid(raster: Raster, cells: Indices) -> npt.NDArray[np.bool_]:

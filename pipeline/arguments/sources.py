@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.source_costs import (
@@ -39,6 +40,8 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_r
 from orograph.tiles.vector.burn import cell_space
 from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 
+MOST_LABELS = 1000
+"""Labels of sources that a result lists."""
 SNAP_CELLS = 10
 OUTSIDE = ("error", "skip")
 SKIP = "pass outside='skip' to go on without them"
@@ -129,12 +132,41 @@ class Origin(NamedTuple):
     """Of the labels, if they are numbers of names."""
     strengths: npt.NDArray[np.float64] | ByLabel | None = None
     """Those of the cells, shape (cells, 3), or of labels; None: all are alike."""
+    column: str | None = None
+    """The column that holds the labels of a vector layer."""
 
     @property
     def notes(self) -> dict[str, Any]:
         """Return the attributes of a result that tell of its sources."""
-        notes = {"sources_outside": self.outside, "source_names": self.names}
+        notes = {
+            "sources_outside": self.outside,
+            "source_names": self.names,
+            "source_labels": self._labels(),
+        }
         return {name: value for name, value in notes.items() if value is not None}
+
+    def _labels(self) -> list[int] | None:
+        """Return the labels of the sources, if a column or a raster gave them and they are few.
+
+        None where they are names, numbers of points, or would have to be read.
+        """
+        if self.names is not None:
+            return None
+        labels: Any = None
+        if isinstance(self.raster, ArrayRaster):
+            values = self.raster.read(Window(0, 0, *self.raster.shape))
+            labels = values[is_source(values, self.raster.nodata, self.targets)]
+        elif isinstance(self.raster, LayerRaster):
+            labels = self.targets if self.column is not None else None
+        elif self.raster is not None:
+            labels = self.targets
+        elif self.column is not None and self.cells is not None:
+            labels = self.cells.labels
+        if labels is None:
+            return None
+        few = np.sort(pd.unique(np.asarray(labels)))
+        whole = few.size <= MOST_LABELS and all(int(label) == label < 2**62 for label in few)
+        return few.astype(np.int64).tolist() if whole else None
 
     def groups(self) -> list[tuple[Strength, Sources | None, Targets]]:
         """Return the sources of each strength: its cells, or values of its raster.
@@ -247,7 +279,7 @@ def parse_sources(
         raise InputError(
             f"label: {shown(label)}; it is a column of a vector layer of sources; leave it out"
         )
-    names = None
+    names, given_label = None, label
     if layer is not None and label is not None:
         layer, label, names = layer.numbered(label, name)
     if layer is not None and layer.has_extent():
@@ -263,7 +295,8 @@ def parse_sources(
         known, strengths = raster.labels, None
         if source_cost is not None:
             strengths = strengths_by_label(source_cost, known, "lines and areas")
-        return Origin(None, raster, _known_labels(targets, raster), skipped, names, strengths)
+        labels_of_layer = _known_labels(targets, raster)
+        return Origin(None, raster, labels_of_layer, skipped, names, strengths, given_label)
     if layer is None and _is_raster(sources, first.shape):
         raster_of_sources = _source_raster(sources, first, starts, targets, name)
         strengths = None
@@ -298,7 +331,8 @@ def parse_sources(
     step = None if outside is None else SKIP
     rows, columns = cells_of(points, first.georeference, first.shape, name, step)
     rows, columns = snap_to_valid(rows, columns, first, points, reach, name, barriers)
-    return Origin(Sources(rows, columns, costs, labels), None, None, skipped, names, own)
+    cells = Sources(rows, columns, costs, labels)
+    return Origin(cells, None, None, skipped, names, own, given_label)
 
 
 def point_names(points: PointsLike, label: str | None, name: str) -> npt.NDArray[Any] | None:

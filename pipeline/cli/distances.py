@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import orograph as og
+from orograph.arguments.sources import OUTSIDE
 from orograph.cli.points import add_outside, add_points, points_of
 from orograph.results.files import check_raster_target
 from orograph.tiles.arguments import check_file, check_path
@@ -47,6 +48,12 @@ def add_distances(commands: Subcommands) -> None:
     add_points(path, "where a path begins; repeat for more")
     path.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")
     add_outside(path)
+    path.add_argument(
+        "--unreachable",
+        choices=OUTSIDE,
+        default="error",
+        help="refuse points on unreached cells, or skip them",
+    )
     path.add_argument(
         "--all-touched", action="store_true", help="include all cells that areas touch"
     )
@@ -90,10 +97,13 @@ def _path(options: argparse.Namespace) -> None:
         label=options.label,
         snap=options.snap,
         outside=options.outside,
+        unreachable=options.unreachable,
         all_touched=options.all_touched,
     )
     if paths.outside:
         print(f"points outside: {paths.outside}", file=sys.stderr)
+    if paths.unreachable:
+        print(f"unreachable points: {paths.unreachable}", file=sys.stderr)
     if out is None:
         for number, path in enumerate(paths):
             print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")

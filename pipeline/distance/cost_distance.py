@@ -187,8 +187,9 @@ def cost_distance(
         ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or beyond
         ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
         ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``), ``length_unit``
-        (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and ``dtype``; and
-        ``links``, the number of directed steps along links.
+        (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and ``dtype``; ``links``,
+        the number of directed steps along links; and ``source_labels``, up to 1000 labels of
+        sources that a column, ``target_values`` or a raster in memory gave.
 
     Raises
     ------
@@ -390,10 +391,10 @@ def _solve_each(
     """Return the job of a problem whose sources differ in strength: one run for each strength."""
     # what tells winners of equal cost apart
     needed = wanted if set(wanted) == {"cost"} else tuple(dict.fromkeys((*wanted, "allocation")))
-    jobs, growths = [], []
+    jobs, growths, notes = [], [], origin.notes
     for strength, cells, targets in origin.groups():
         own, growth = _grown(problem, strength, cells, targets)
-        jobs.append(_solve(own, named, needed, labels, spec, origin.notes))
+        jobs.append(_solve(own, named, needed, labels, spec, notes))
         growths.append(growth)
     table: Any = {}
     if "back_direction" in wanted and problem.links is not None:

@@ -20,6 +20,7 @@ from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of
+from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
@@ -40,6 +41,7 @@ def least_cost_path(
     label: str | None = None,
     snap: bool | int = False,
     outside: str = "error",
+    unreachable: str = "error",
     all_touched: bool = False,
 ) -> LeastCostPaths:
     """Trace the least-cost paths from points, lines or areas back to their nearest sources.
@@ -64,6 +66,9 @@ def least_cost_path(
         Refuse points, lines and areas outside the result, or skip them. `LeastCostPaths.outside`
         counts the skipped ones, and for paths without names `LeastCostPath.point` is the number of
         the point.
+    unreachable : {"error", "skip"}
+        Refuse points, lines and areas on unreached cells alone, or skip them.
+        `LeastCostPaths.unreachable` counts the skipped ones; else as for ``outside``.
     all_touched : bool
         Include all cells that areas touch, not only those whose centres lie within.
 
@@ -98,6 +103,7 @@ def least_cost_path(
         "label": label,
         "snap": snap,
         "outside": outside,
+        "unreachable": unreachable,
         "all_touched": all_touched,
     }
     if dataset.attrs.get("cost_model") == EIKONAL:
@@ -127,7 +133,7 @@ def least_cost_path(
             "'back_direction', 'allocation')"
         )
     paths = LeastCostPaths()
-    paths.outside = places.skipped
+    paths.outside, paths.unreachable = places.skipped, places.unreachable
     ends = least_of_each(places, costs).tolist()
     starts = zip(ends, places.numbers.tolist(), _ends(places), strict=True)
     for (row, column), number, point in starts:
@@ -141,10 +147,30 @@ def least_cost_path(
             if several:
                 _check_not_overtaken(number, cells, values_at(allocation, cells), source)
             source = (name_labels(dataset.attrs, [source]) or [source])[0]
+        crossed = _crossed_by_knights(cells, links)
         paths.append(
-            LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point, source)
+            LeastCostPath(
+                cells, coordinates, cost.item(), place.map_crs, line, point, source, crossed
+            )
         )
     return paths
+
+
+def _crossed_by_knights(
+    cells: npt.NDArray[np.int64], links: Iterable[int]
+) -> npt.NDArray[np.int64]:
+    """Return the two cells that each knight's move of a path crosses, shape (n, 2).
+
+    ``links`` are the places in the path from which it goes along a link.
+    """
+    move = np.diff(cells, axis=0)
+    long = np.abs(move) == 2
+    knight = (np.abs(move).sum(axis=1) == 3) & long.any(axis=1)
+    knight[[place for place in links if place < len(knight)]] = False
+    begin, move, half = cells[:-1][knight], move[knight], move[knight] // 2 * long[knight]
+    # halfway along the longer side, in the rows or columns of both ends
+    crossed: npt.NDArray[np.int64] = np.concatenate([begin + half, begin + move - half])
+    return crossed
 
 
 def _check_not_overtaken(
@@ -164,7 +190,7 @@ def _check_not_overtaken(
 
 def _ends(places: Places) -> list[Any]:
     """Return the names of the points of paths, or their numbers if some were skipped."""
-    if places.names is None and places.skipped is None:
+    if places.names is None and places.skipped is None and places.unreachable is None:
         return [None] * len(places)
     return places.numbers.tolist() if places.names is None else list(places.names)
 
@@ -183,7 +209,7 @@ def _down(dataset: xr.Dataset, points: PointsLike, given: dict[str, Any]) -> Lea
     places = parse_places(points, costs, "points", barriers=UNREACHED, **given)
     reader = FieldReader(costs)
     paths = LeastCostPaths()
-    paths.outside = places.skipped
+    paths.outside, paths.unreachable = places.skipped, places.unreachable
     ends = least_of_each(places, costs).tolist()
     for (row, column), point in zip(ends, _ends(places), strict=True):
         cells, points_of_line = reader.trace(row, column)
@@ -211,6 +237,8 @@ def _line(
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
     """Return a raster that counts the paths through each cell.
 
+    A path with knight's moves (16 neighbours) also passes the two cells that each of them crosses.
+
     Parameters
     ----------
     paths : sequence of LeastCostPath
@@ -222,6 +250,11 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     -------
     xarray.DataArray
         uint32, shape (y, x), with the coordinates of ``like``.
+
+    Raises
+    ------
+    InputError
+        If ``like`` does not have two dimensions, or another grid or CRS than the paths.
 
     Examples
     --------
@@ -239,6 +272,12 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
         raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
         raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
+    if raster.ndim != 2:
+        dims = ", ".join(map(str, raster.dims))
+        raise InputError(
+            f"like: it has {raster.ndim} dimensions ({dims}); give a raster of two, y and x, such "
+            "as one from .isel(...)"
+        )
     place = georeference_of(raster)
     count = np.zeros(raster.shape, np.uint32)
     if isinstance(paths, Mapping) or not isinstance(paths, Iterable):
@@ -249,7 +288,8 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
             raise InputError(f"paths: {shown(path)} at {number}; give what least_cost_path returns")
     for number, path in enumerate(paths):
         _check_on_grid(number, path, place, count.shape)
-        np.add.at(count, (path.cells[:, 0], path.cells[:, 1]), 1)
+        rows, columns = np.unique(np.concatenate([path.cells, path.crossed]), axis=0).T
+        count[rows, columns] += 1
     attrs = {"long_name": "number of least-cost paths through the cell"}
     mask = xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
     mask.encoding = encoding_of_place(raster)
@@ -261,6 +301,12 @@ def _check_on_grid(
 ) -> None:
     """Raise InputError if a path was traced on another grid."""
     step = "give the raster that it was traced on, or one of the same grid"
+    if path.crs is not None and place.map_crs is not None:
+        theirs, ours = parse_crs(path.crs, "paths"), parse_crs(place.map_crs, "like")
+        if not same_crs(theirs, ours):
+            raise InputError(
+                f"like: its CRS is {ours.name}, that of path {number} {theirs.name}; {step}"
+            )
     outside = (path.cells < 0).any(axis=1) | (path.cells >= shape).any(axis=1)
     if outside.any():
         row, column = path.cells[int(outside.argmax())].tolist()
@@ -277,8 +323,8 @@ def _check_on_grid(
     if off.any():
         at = int(off.argmax())
         row, column = path.cells[at].tolist()
-        theirs, ours = (tuple(xy[at].tolist()) for xy in (path.coordinates, here))
+        there, at_like = (tuple(xy[at].tolist()) for xy in (path.coordinates, here))
         raise InputError(
-            f"paths: path {number} has row {row}, column {column} at {theirs}, like at {ours}; "
+            f"paths: path {number} has row {row}, column {column} at {there}, like at {at_like}; "
             f"{step}"
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 @own_errors
 def corridor(
-    a: ResultLike | Sequence[ResultLike],
+    a: ResultLike | Sequence[ResultLike] | Mapping[Hashable, ResultLike],
     b: ResultLike | None = None,
     *,
-    pairs: Sequence[tuple[int, int]] | None = None,
+    pairs: Iterable[tuple[Hashable, Hashable]] | None = None,
     normalize: bool = False,
     threshold: float | None = None,
 ) -> xr.DataArray:
@@ -40,10 +41,12 @@ def corridor(
         Results of `cost_distance`, or both of `walking_time`, from the two sets of sources, on one
         grid and with one cost model, or the paths of their stores or files. For walking times, one
         result must be ``"from"`` the sources where paths begin, and the other ``"to"`` the sources
-        where they end. Alternatively, ``a`` is a list of two or more results, and ``b`` is omitted.
-    pairs : sequence of (int, int), optional
-        Which of several results are connected, by their positions in the list, from 0; by default
-        all pairs.
+        where they end. Alternatively, ``a`` is a list of two or more results, or a mapping of
+        labels to results, and ``b`` is omitted.
+    pairs : sequence of pairs, optional
+        Which of several results are connected: labels of a mapping, such as those in the columns
+        ``from`` and ``to`` of `region_network`; or positions in a list, from 0. By default all
+        pairs.
     normalize : bool
         Subtract the least cost of each pair of results, as Linkage Mapper does. The value is then 0
         along the least-cost path of a pair, and elsewhere the extra cost of a path through the
@@ -61,7 +64,8 @@ def corridor(
     Raises
     ------
     InputError
-        If the results differ in grid, cost model, coefficients, connectivity or cell size, if only
+        If pairs of a list are also labels of the sources of other results in it, if the results
+        differ in grid, cost model, coefficients, connectivity or cell size, if only
         one of them has integer costs, if both have the same direction where the direction matters,
         or if one was computed with multipliers or rates in ``source_cost``.
 
@@ -85,11 +89,11 @@ def corridor(
     array([[ 0.,  0.,  0.],
            [ 0., nan, nan]])
     """
-    results = _results_of(a, b)
+    labels, results = _results_of(a, b)
     check_flag("normalize", normalize)
     if threshold is not None:
         threshold = check_number("threshold", threshold, 0)
-    chosen = _pairs_of(pairs, len(results))
+    chosen = _pairs_of(pairs, labels, results)
     for one, other in chosen:
         _check_pair(results[one], results[other])
         _check_place(results[chosen[0][0]], results[other])
@@ -125,9 +129,17 @@ def corridor(
     return raster
 
 
-def _results_of(a: object, b: object) -> list[xr.Dataset]:
-    """Return the results given as two arguments or as a list."""
-    if b is None and isinstance(a, Sequence) and not isinstance(a, str | bytes):
+def _results_of(a: object, b: object) -> tuple[list[Hashable] | None, list[xr.Dataset]]:
+    """Return the labels of the results, if they have some, and the results."""
+    import xarray as xr
+
+    labels: list[Hashable] | None = None
+    if b is None and isinstance(a, Mapping) and not isinstance(a, xr.Dataset):
+        if len(a) < 2:
+            raise InputError(f"a: a mapping of {len(a)} results; give two or more, or a and b")
+        labels = list(a)
+        named = [("a", f"{shown(given)} of {shown(label)}", given) for label, given in a.items()]
+    elif b is None and isinstance(a, Sequence) and not isinstance(a, str | bytes):
         if len(a) < 2:
             raise InputError(f"a: a list of {len(a)} results; give two or more, or a and b")
         named = [("a", f"{shown(given)} at {place}", given) for place, given in enumerate(a)]
@@ -135,6 +147,8 @@ def _results_of(a: object, b: object) -> list[xr.Dataset]:
         named = [("a", shown(a), a), ("b", shown(b), b)]
     results = []
     for name, words, given in named:
+        if not isinstance(given, xr.Dataset | str | os.PathLike):
+            raise InputError(f"{name}: {words}; give what cost_distance returns, or its path")
         result = open_result(given, "cost_distance", name)
         if "cost" not in result:
             raise InputError(f"{name}: {words}; give what cost_distance returns")
@@ -144,27 +158,63 @@ def _results_of(a: object, b: object) -> list[xr.Dataset]:
                 "returned, not one variable, or a file written by out= or from all of it"
             )
         results.append(result)
-    return results
+    return labels, results
 
 
-def _pairs_of(pairs: object, count: int) -> list[tuple[int, int]]:
-    """Return which of several results are connected; by default each with each."""
+def _pairs_of(
+    pairs: object, labels: list[Hashable] | None, results: list[xr.Dataset]
+) -> list[tuple[int, int]]:
+    """Return which of several results are connected, by position; by default each with each."""
     if pairs is None:
-        return list(combinations(range(count), 2))
+        return list(combinations(range(len(results)), 2))
+    what = "positions of results in the list" if labels is None else "labels of the mapping"
     if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
-        raise InputError(f"pairs: {shown(pairs)}; give a list of pairs of numbers")
+        raise InputError(f"pairs: {shown(pairs)}; give a list of pairs of {what}")
     chosen = []
     for pair in pairs:
         ends = list(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else []
         if len(ends) != 2:
-            raise InputError(f"pairs: {shown(pair)}; give a list of pairs of numbers")
-        one, other = (check_integer("pairs", end, 0, count - 1) for end in ends)
+            raise InputError(f"pairs: {shown(pair)}; give a list of pairs of {what}")
+        one, other = (_place_of(end, labels, len(results)) for end in ends)
         if one == other:
-            raise InputError(f"pairs: ({one}, {other}) connects a result with itself; leave it out")
+            raise InputError(
+                f"pairs: ({ends[0]}, {ends[1]}) connects a result with itself; leave it out"
+            )
         chosen.append((one, other))
     if not chosen:
         raise InputError("pairs: there are none; give one or more, or leave them out")
+    if labels is None:
+        _refuse_labels(chosen, results)
     return chosen
+
+
+def _place_of(end: object, labels: list[Hashable] | None, count: int) -> int:
+    """Return the position of the result that an end of a pair names."""
+    if labels is None:
+        return check_integer("pairs", end, 0, count - 1)
+    if end not in labels:
+        listed = ", ".join(map(str, labels[:10])) + (", ..." if len(labels) > 10 else "")
+        raise InputError(
+            f"pairs: {shown(end)} is not a label of the mapping, whose labels are {listed}"
+        )
+    return labels.index(cast("Hashable", end))
+
+
+def _refuse_labels(pairs: list[tuple[int, int]], results: list[xr.Dataset]) -> None:
+    """Raise InputError if pairs of positions could be labels of the sources of other results."""
+    known = [np.ravel(result.attrs.get("source_labels", ())).tolist() for result in results]
+    ends = {end for pair in pairs for end in pair}
+    if not all(any(end in labels for labels in known) for end in ends):
+        return
+    for end in sorted(ends):
+        if end not in known[end]:
+            other = next(place for place, labels in enumerate(known) if end in labels)
+            own = f"source {known[end][0]}" if len(known[end]) == 1 else "other sources"
+            raise InputError(
+                f"pairs: {end} is a position in the list, whose result there is that of {own}, but "
+                f"source {end} is that of the result at {other}; give a mapping of labels to "
+                "results, such as {label: result}, and pairs of labels"
+            )
 
 
 def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:

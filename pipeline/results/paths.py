@@ -72,6 +72,9 @@ class LeastCostPath:
         files are based on this line.
     point, source
         Name of the point, and label or name of the source; None if unknown.
+    crossed
+        Rows and columns of the cells that knight's moves cross between the cells of the path, shape
+        (k, 2); empty without 16 neighbours.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class LeastCostPath:
     line: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
     point: str | int | None = field(default_factory=lambda: None)
     source: str | int | None = field(default_factory=lambda: None)
+    crossed: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     def __post_init__(self) -> None:
         if not len(self.line):
@@ -198,6 +202,7 @@ class LeastCostPaths(list[LeastCostPath]):
     """
 
     _outside: int | None = None
+    _unreachable: int | None = None
 
     @property
     def outside(self) -> int | None:
@@ -207,6 +212,15 @@ class LeastCostPaths(list[LeastCostPath]):
     @outside.setter
     def outside(self, count: int | None) -> None:
         self._outside = count
+
+    @property
+    def unreachable(self) -> int | None:
+        """Number of points on unreached cells that were skipped; None if none may be skipped."""
+        return self._unreachable
+
+    @unreachable.setter
+    def unreachable(self, count: int | None) -> None:
+        self._unreachable = count
 
     @property
     def layer(self) -> VectorLayer:

@@ -207,19 +207,14 @@ def snap_to_valid(
     name: str,
     what: str = "nodata",
 ) -> tuple[Indices, Indices]:
-    """Move each cell to the nearest valid cell; return rows and columns.
+    """Move each cell to the nearest valid cell, as `nearest_valid` does; return rows and columns.
 
     Parameters
     ----------
-    rows, columns
-        The cells.
-    raster
-        Raster whose valid cells count.
+    rows, columns, raster, snap
+        As of `nearest_valid`.
     points
         Points that the cells were computed from, for the message.
-    snap
-        Distance in rows or columns within which a valid cell is searched; 0 moves no cell. Of
-        equally near cells the first in row-major order is taken.
     name
         Name of the argument, for the message.
     what
@@ -229,6 +224,30 @@ def snap_to_valid(
     ------
     InputError
         If a cell has no valid cell within ``snap``; the message lists the first few.
+    """
+    rows, columns, lost = nearest_valid(rows, columns, raster, snap)
+    if lost.size:
+        step = "move it or pass snap=True"
+        if snap:
+            step = f"and no valid cell within {snap} cells: raise snap="
+        raise InputError(f"{name}: {_list_points(points, lost)} on {what}; {step}")
+    return rows, columns
+
+
+def nearest_valid(
+    rows: Indices, columns: Indices, raster: Raster, snap: int
+) -> tuple[Indices, Indices, Indices]:
+    """Move each cell to the nearest valid cell; return rows, columns, and which have none.
+
+    Parameters
+    ----------
+    rows, columns
+        The cells.
+    raster
+        Raster whose valid cells count.
+    snap
+        Distance in rows or columns within which a valid cell is searched; 0 moves no cell. Of
+        equally near cells the first in row-major order is taken.
     """
     rows, columns = rows.copy(), columns.copy()
     lost = []
@@ -251,12 +270,7 @@ def snap_to_valid(
             lost.append(i)
             continue
         rows[i], columns[i] = around[np.argmin(((around - (row, column)) ** 2).sum(axis=1))]
-    if lost:
-        step = "move it or pass snap=True"
-        if snap:
-            step = f"and no valid cell within {snap} cells: raise snap="
-        raise InputError(f"{name}: {_list_points(points, np.sort(lost))} on {what}; {step}")
-    return rows, columns
+    return rows, columns, np.sort(np.array(lost, np.int64))
 
 
 def _are_valid(

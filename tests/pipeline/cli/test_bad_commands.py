@@ -67,6 +67,7 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "--snap": WHOLE,
     "--barriers": (*STORES, "none.gpkg"),
     "--outside": (*NONE, "ignore"),
+    "--unreachable": (*NONE, "ignore"),
     "--scheduler": ("", "x://y:1", "tcp://", "junk", "tcp://127.0.0.1:9"),
     "--storage-option": ("", "region", "regoin=x", "skip_signature=maybe", "region=", "=x"),
     "source": STORES,

@@ -103,3 +103,114 @@ def test_several_results_that_do_not_fit_are_refused_by_pair() -> None:
         og.corridor([there, back], pairs=[(1, 1)])
     with pytest.raises(og.InputError, match=r"^pairs: "):
         og.corridor([there, back], pairs=[(0, 2)])
+
+
+def regions() -> tuple[Array, Array]:
+    friction = np.random.default_rng(1).uniform(1, 9, (40, 60))
+    labels = np.zeros(friction.shape, "i4")
+    for label, (y, x) in enumerate([(3, 3), (3, 50), (35, 5), (35, 55), (20, 30)], 1):
+        labels[y : y + 2, x : x + 2] = label
+    return friction, labels
+
+
+def areas(labels: Array) -> Any:
+    return og.polygonize(np.where(labels > 0, labels, -1), nodata=-1).to_geodataframe()
+
+
+LABELLED: dict[str, Any] = {
+    "a raster for each": lambda f, r, k: og.cost_distance(f, np.where(r == k, k, 0)),
+    "a raster of floats": lambda f, r, k: og.cost_distance(f, np.where(r == k, float(k), 0)),
+    "values of a raster": lambda f, r, k: og.cost_distance(f, r, target_values=[k]),
+    "values of a stored raster": lambda f, r, k: og.cost_distance(
+        f, xr.DataArray(r, dims=("y", "x")).chunk(16), target_values=[k]
+    ),
+    "a column of areas": lambda f, r, k: og.cost_distance(
+        f, areas(r).query(f"label == {k}"), label="label"
+    ),
+    "values of a column": lambda f, r, k: og.cost_distance(
+        f, areas(r), label="label", target_values=[k]
+    ),
+    "a column of points": lambda f, r, k: og.cost_distance(
+        f,
+        (a := areas(r).query(f"label == {k}")).set_geometry(a.representative_point()),
+        label="label",
+    ),
+    "strengths by label": lambda f, r, k: og.cost_distance(
+        f, r, target_values=[k], source_cost={"maximum": {k: 1e6}}
+    ),
+    "eikonal": lambda f, r, k: og.cost_distance(f, np.where(r == k, k, 0), cost="eikonal"),
+    "height differences": lambda f, r, k: og.cost_distance(
+        f, r, target_values=[k], cost="absolute_difference"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", LABELLED)
+def test_pairs_are_labels_of_a_mapping_and_never_silently_of_a_list(way: str) -> None:
+    friction, cells = regions()
+    results = {k: LABELLED[way](friction, cells, k) for k in range(1, 6)}
+    assert [result.attrs["source_labels"] for result in results.values()] == [
+        *([k] for k in range(1, 6))
+    ]
+    expected = og.corridor(results[1], results[2], normalize=True)
+    found = og.corridor(results, pairs=[(1, 2)], normalize=True)
+    assert found.identical(expected)
+    assert og.corridor(results).equals(og.corridor(list(results.values())))
+    listed = list(results.values())
+    for pairs in ([(1, 2)], [(3, 4)], [(1, 2), (4, 2)]):
+        with pytest.raises(og.InputError, match=r"^pairs: \d is a position .* a mapping of labels"):
+            og.corridor(listed, pairs=pairs)
+    for pairs in ([(0, 1)], [(0, 1), (1, 2)]):  # no source has the label 0
+        chosen = [og.corridor(listed[one], listed[other]) for one, other in pairs]
+        least = np.minimum.reduce([c.values for c in chosen])
+        np.testing.assert_array_equal(og.corridor(listed, pairs=pairs).values, least)
+    with pytest.raises(og.InputError, match=r"^pairs: 0 is not a label .* are 1, 2, 3, 4, 5"):
+        og.corridor(results, pairs=[(0, 1)])
+
+
+def test_positions_are_never_refused_where_labels_do_not_say_otherwise() -> None:
+    friction, cells = regions()
+    points = [(3, 3), (50, 3), (5, 35), (55, 35)]
+    numbered = [og.cost_distance(friction, [point]) for point in points]
+    masks = [og.cost_distance(friction, cells == k) for k in range(1, 5)]  # all of label 1
+    places = [og.cost_distance(friction, np.where(cells == k + 1, k, 0)) for k in range(1, 5)]
+    named = [
+        og.cost_distance(friction, areas(cells).query(f"label == {k}").assign(n=f"core {k}"),
+                         label="n")
+        for k in range(1, 5)
+    ]  # fmt: skip
+    for results in (numbered, masks, named, [numbered[0], *places]):
+        for pairs in ([(1, 2)], [(2, 3), (1, 3)]):
+            assert og.corridor(results, pairs=pairs).shape == friction.shape
+    assert all("source_labels" not in result.attrs for result in (*numbered, *named))
+
+
+def test_labels_of_a_mapping_may_be_names_and_come_from_files(tmp_path: Any) -> None:
+    friction, cells = regions()
+    results = {}
+    for name, k in (("north", 1), ("south", 3), ("east", 4)):
+        out = tmp_path / f"{name}.zarr"
+        results[name] = og.cost_distance(friction, cells, target_values=[k], out=out)
+        assert og.open(out).attrs["source_labels"] == [k]
+    found = og.corridor(results, pairs=[("north", "east")])
+    assert found.equals(og.corridor(results["north"], results["east"]))
+    network = og.region_network(friction, cells)
+    by_label = {k: og.cost_distance(friction, cells, target_values=[k]) for k in range(1, 6)}
+    pairs = zip(network.columns["from"], network.columns["to"], strict=True)
+    every = og.corridor(by_label, pairs=pairs, normalize=True).values
+    for line in network.geometry:
+        x, y = np.array(line.coords).astype(int).T
+        assert every[y, x] == pytest.approx(0, abs=1e-9)
+    with pytest.raises(og.InputError, match=r"^a: a mapping of 1 results"):
+        og.corridor({1: by_label[1]})
+    with pytest.raises(og.InputError, match=r"^a: 5 of 2; give what cost_distance returns"):
+        og.corridor({1: by_label[1], 2: 5})  # type: ignore[dict-item]
+    with pytest.raises(og.InputError, match=r"^pairs: \['north'\] is not a label"):
+        og.corridor(results, pairs=[(["north"], "east")])  # type: ignore[list-item]
+
+
+def test_many_labels_and_such_as_are_not_whole_are_not_listed() -> None:
+    many = np.arange(1, 1202).reshape(1, -1)
+    assert "source_labels" not in og.cost_distance(np.ones(many.shape), many).attrs
+    half = np.array([[0.5, 0, 0]])
+    assert "source_labels" not in og.cost_distance(np.ones(half.shape), half).attrs

@@ -26,6 +26,11 @@ from skimage.measure import find_contours
 
 import orograph as og
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lie below the stream"),
+    pytest.mark.filterwarnings("ignore:.*links have no line"),
+]
+
 geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
 pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
 

@@ -79,7 +79,7 @@ axes.set_title("Watersheds of three gauges")
 # The ground that lies less than 20 m above the stream into which it drains.
 
 streams = network["link"] > 0
-above = og.height_above_drainage(elevation, flow, streams)["height"]
+above = og.height_above_drainage(breached, flow, streams)["height"]
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 relief(axes)
 low = axes.imshow(above.where(above < 20), cmap="Blues_r", extent=extent, vmin=0, vmax=20)

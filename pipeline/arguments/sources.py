@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, cast
@@ -29,6 +30,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
+from orograph.tiles.raster.marks import marks_all
 from orograph.tiles.raster.points import (
     PointsLike,
     as_points,
@@ -39,6 +41,7 @@ from orograph.tiles.raster.points import (
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
 from orograph.tiles.vector.burn import cell_space
 from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
+from orograph.tiles.warn import warn_user
 
 MOST_LABELS = 1000
 """Labels of sources that a result lists."""
@@ -299,6 +302,16 @@ def parse_sources(
         return Origin(None, raster, labels_of_layer, skipped, names, strengths, given_label)
     if layer is None and _is_raster(sources, first.shape):
         raster_of_sources = _source_raster(sources, first, starts, targets, name)
+        alike = by_label is None and source_cost is None
+        if (
+            alike
+            and name == "sources"
+            and marks_all(raster_of_sources, first, partial(is_source, targets=targets))
+        ):
+            warn_user(
+                f"{name}: all cells are sources, so that nothing is to be found; is the raster "
+                "another one than meant, such as the friction?"
+            )
         strengths = None
         if source_cost is not None:
             strengths = strengths_by_label(source_cost, None, "a raster of sources")

@@ -14,7 +14,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.job import flow_job, open_directions
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import refuse_circle, stream_cells
+from orograph.flow.reading import check_streams, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
 from orograph.operations.operation import operation
@@ -210,6 +210,7 @@ def flow_distance(
     if to is not None:
         marked = open_raster(to, argument="to")
         check_same_grid("to", marked, raster)
+        check_streams("to", marked, raster)
         rasters = (raster, marked)
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("measure_paths", rasters, spec)

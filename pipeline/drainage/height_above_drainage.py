@@ -14,12 +14,13 @@ from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.job import flow_job, open_directions
-from orograph.flow.reading import stream_cells
+from orograph.flow.reading import check_streams, stream_cells
 from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
 from orograph.operations.job import units_of
 from orograph.operations.operation import operation
+from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -58,6 +59,19 @@ class Drainage(Watersheds):
     name = "height-above-drainage"
     outputs: ClassVar[tuple[Variable, ...]] = (HEIGHT,)
     numbered = False
+
+    def concern(self, result: xr.Dataset) -> str | None:
+        """Return a warning if cells of a result in memory lie below their streams."""
+        heights = result[HEIGHT.name]
+        below = 0 if heights.chunks else int((heights < 0).sum())
+        if not below:
+            return None
+        return (
+            f"{below} of {heights.size} cells lie below the stream into which they drain, down to "
+            f"{as_text(float(heights.min()))}: the directions lead through depressions that the "
+            "elevation still has; pass the ground that they were computed from, such as "
+            "og.fill_depressions(elevation)"
+        )
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -150,7 +164,8 @@ def height_above_drainage(
     xarray.Dataset
         ``height``, float64: the height of the cell minus that of the first stream cell that its
         water reaches; 0 on streams, NaN where water reaches no stream, and where there is no
-        height. It may be negative in depressions that were filled to compute the directions.
+        height. It is negative in depressions that were filled to compute the directions and are
+        left in ``elevation``, of which a warning tells: pass the filled ground.
         Coordinates and CRS are those of the directions.
 
     Raises
@@ -188,6 +203,7 @@ def height_above_drainage(
     spec = RunSpec(**options)
     for name, other in (("elevation", heights), ("streams", marked)):
         check_same_grid(name, other, raster)
+    check_streams("streams", marked, raster)
     rasters = (raster, heights, marked)
     backend = choose_backend("label_ends", rasters, spec)
     problem = Drainage(code, None, None, None, backend, None, heights.nodata, marked.nodata)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,16 @@ from orograph.kernels.flow.codes import MISSING, SINK, Codes
 from orograph.kernels.flow.streams import NONE, join_pieces, order_links, trace_pieces
 from orograph.results.tables import OF_LINKS
 from orograph.terrain.basin_tree import places_of
+from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network, from 1"})
 ORDER = Variable("order", np.dtype(np.uint8), 0, {"long_name": "Strahler order of the stream"})
@@ -165,6 +169,15 @@ class StreamNetwork:
         """Return the pieces of a node; save how many each child has."""
         parts = [pieces for _, pieces in children]
         return Pieces.joined(parts), np.array([part.first.size for part in parts])
+
+    def concern(self, result: xr.Dataset) -> str | None:
+        """Return a warning if no cell is a stream."""
+        if result.attrs.get("link_count") != 0:
+            return None
+        return (
+            f"no link was found: no accumulation is {as_text(self.threshold)} or more; pass a "
+            "lower threshold"
+        )
 
     def root(self, summary: Pieces) -> tuple[Message, dict[str, Any]]:
         """Return the link of each piece and the columns of the links."""

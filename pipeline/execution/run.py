@@ -25,6 +25,7 @@ from orograph.tiles import html
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, own_error
 from orograph.tiles.store.create import Columns, ColumnsInTurns
+from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -139,6 +140,8 @@ class Run(Generic[T]):
         Record of the phases that the work names, and of memory.
     here
         Do the work now, in this thread.
+    concern
+        Returns what to warn of with the result, once, where it is asked for.
 
     Examples
     --------
@@ -159,9 +162,11 @@ class Run(Generic[T]):
         record: Record | None = None,
         *,
         here: bool = False,
+        concern: Callable[[T], str | None] = lambda _: None,
     ) -> None:
         self._work = work
         self._describe = describe
+        self._concern: Callable[[T], str | None] | None = concern
         self._engine = engine
         self._cancelled = cancelled
         self._client = client
@@ -333,7 +338,12 @@ class Run(Generic[T]):
             raise TimeoutError(f"the run is not finished after {timeout} s ({self.progress()})")
         if self._error is not None:
             raise self._error
-        return cast("T", self._result)
+        result = cast("T", self._result)
+        concern, self._concern = self._concern, None
+        text = concern(result) if concern is not None else None
+        if text is not None:
+            warn_user(text)
+        return result
 
     def cancel(self) -> None:
         """Stop the run; its saved state stays, and ``resume=True`` continues from there."""

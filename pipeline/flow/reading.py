@@ -19,7 +19,9 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.marks import marks_all, may_hold_mark
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.warn import warn_user
 
 
 class FlowProblem(Protocol):
@@ -95,6 +97,23 @@ def stream_cells(
             "no direction, so it does not drain; make it 0"
         )
     return streams
+
+
+CORNER = Window(0, 0, 512, 512)
+
+
+def check_streams(argument: str, streams: Raster, direction: Raster) -> None:
+    """Warn of a raster in which no cell is a stream, or all are, as in an accumulation."""
+    if not may_hold_mark(streams):
+        warn_user(
+            f"{argument}: no cell is a stream, so that no water reaches one; cells that are not 0 "
+            "or nodata are: lower the threshold"
+        )
+    if marks_all(streams, direction) and (streams.read(CORNER.clip(streams.shape)) != 1).any():
+        warn_user(
+            f"{argument}: all cells are streams, as those of an accumulation are; pass a mask, "
+            "such as accumulation >= 1000"
+        )
 
 
 def refuse_circle(cell: int, window: Window) -> None:

@@ -79,6 +79,10 @@ class Job(ABC, Generic[T]):
         """Whether the work takes less than a second, so that a call does it in its own thread."""
         return False
 
+    def concern(self, result: T) -> str | None:
+        """Return what to warn of with a result, if it is not what one would expect."""
+        return None
+
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return a JSON dict of all that determines the result; equal dicts mean equal results."""
@@ -268,6 +272,11 @@ class RasterJob(DatasetJob):
     """Attributes of the result that neither the problem nor the run tells."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Those of output rasters and columns that the problem does not know."""
+
+    def concern(self, result: xr.Dataset) -> str | None:
+        """Return what the problem warns of with a result."""
+        concern = getattr(self.problem, "concern", None)
+        return None if concern is None else concern(result)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -68,6 +68,7 @@ def launch(
             session.report,
             record,
             here=wait and in_memory and job.is_brief,
+            concern=job.concern,
         )
     except BaseException:
         session.close()

@@ -16,6 +16,7 @@ from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, as_layer
 from orograph.tiles.vector.write import import_shapely
+from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,6 +178,11 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
     vertices = np.insert(vertices, at, vertices[first[downstream[flows] - 1]], axis=0)
     sizes = np.bincount(number, minlength=links.size + 1)[1:]
     kept = np.flatnonzero(sizes > 1)
+    if kept.size < links.size:
+        warn_user(
+            f"{links.size - kept.size} of {links.size} links have no line: each is a single cell "
+            "from which water leaves the grid, and no line is shorter than a step"
+        )
     wide = (sizes > 1)[number - 1]
     rank = np.cumsum(sizes > 1) - 1
     lines = linestrings(vertices[wide], indices=rank[number[wide] - 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from orograph.tiles.arguments import is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.warn import warn_user
 
 CAR_SPEEDS: Mapping[str, float] = {
     "motorway": 90, "motorway_link": 45,
@@ -85,6 +87,15 @@ def _by_class(layer: VectorLayer, speed: Mapping[Any, Any] | None) -> npt.NDArra
             raise InputError(
                 f"speed: no line is of a class for cars ({', '.join(sorted(set(kinds))[:5])}); "
                 "pass speed= as a mapping of classes to km/h"
+            )
+        lost = Counter(np.array(kinds, object)[~np.isfinite(found)].tolist())
+        if lost:
+            listed = ", ".join(f"{kind or 'none'} ({count})" for kind, count in lost.most_common(5))
+            listed += ", ..." if len(lost) > 5 else ""
+            warn_user(
+                f"lines: {sum(lost.values())} of {len(kinds)} are left out, as their classes are "
+                f"not for cars: {listed}; pass speed= as a mapping "
+                "of classes to km/h, or to None to leave them out"
             )
         return found
     table: dict[str, float] = {}

@@ -17,6 +17,11 @@ from rasterio.transform import from_origin
 import orograph as og
 from orograph.tiles.raster.raster import open_raster
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lie below the stream"),
+    pytest.mark.filterwarnings("ignore:.*links have no line"),
+]
+
 LOWEST = float(np.finfo(np.float32).min)
 HEIGHTS = np.random.default_rng(2).integers(1, 60, (8, 10)).astype(np.float64)
 X, Y = 600_000 + 10.0 * np.arange(10), 5_000_000 - 10.0 * np.arange(8)

@@ -42,6 +42,7 @@ from orograph.tiles.raster.from_zarr import (
     snapshot_of,
     store_of,
 )
+from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.storage import is_object_address, open_storage
 from orograph.tiles.store.publish import partial_path, partial_storage
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
+HEIGHTS = ("elevation", "surface")
+"""Names of arguments that are heights."""
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
@@ -176,14 +179,17 @@ def open_raster(
         source = check_path(argument, source)
     try:
         try:
-            return _open(source, band, nodata, variable)
+            raster = _open(source, band, nodata, variable)
         except SeveralRastersError as error:
             known = [name for name in usual if name in error.names]
             if not known:
                 raise
-            return _open(source, band, nodata, known[0])
+            raster = _open(source, band, nodata, known[0])
     except InputError as error:
         raise InputError(f"{argument}: {error}") from None
+    if argument in HEIGHTS and raster is not source:  # those who open it again have warned
+        warn_of_nodata(raster, argument)
+    return raster
 
 
 def _open(

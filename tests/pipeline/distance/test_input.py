@@ -495,6 +495,7 @@ OVER_ITSELF: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*all cells are sources")
 @pytest.mark.parametrize("which", OVER_ITSELF)
 def test_never_writes_over_its(which: str, tmp_path: Path) -> None:
     store = tmp_path / "input.zarr"

@@ -19,6 +19,11 @@ from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*no cell is a stream"),
+    pytest.mark.filterwarnings("ignore:.*all cells are streams"),
+]
+
 
 @settings(properties, max_examples=50)
 @given(

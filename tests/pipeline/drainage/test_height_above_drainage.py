@@ -14,6 +14,12 @@ from terrain_cases import WIDE, Case, cases, fractal, properties
 
 import orograph as og
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lie below the stream"),
+    pytest.mark.filterwarnings("ignore:.*no cell is a stream"),
+    pytest.mark.filterwarnings("ignore:.*all cells are streams"),
+]
+
 
 @settings(properties, max_examples=40)
 @given(cases(), st.integers(0, 2**16), st.sampled_from([0.02, 0.3]))

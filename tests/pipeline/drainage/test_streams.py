@@ -20,6 +20,11 @@ from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*no link was found"),
+    pytest.mark.filterwarnings("ignore:.*links have no line"),
+]
+
 Cell = tuple[int, int]
 
 

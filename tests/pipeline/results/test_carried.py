@@ -20,6 +20,11 @@ from orograph.operations.operation import public_operations
 from orograph.results.opening import open_result
 from orograph.tiles.raster.raster import open_raster
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lie below the stream"),
+    pytest.mark.filterwarnings("ignore:.*links have no line"),
+]
+
 geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
 pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
 

@@ -19,6 +19,11 @@ from scipy import sparse
 
 import orograph as og
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*lie below the stream"),
+    pytest.mark.filterwarnings("ignore:.*links have no line"),
+]
+
 geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
 pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: orograph[vector]")

@@ -36,14 +36,15 @@ os.environ["MPLBACKEND"] = "agg"
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-# Begun before all others: the longest, which compile different kernels.
+# Begun before all others: the longest, which compile different kernels. Plans need kernels that the
+# others have compiled by then.
 LONGEST = (
     "pipeline/cli/test_cli.py",
     "kernels/relax/test_cuda.py",
     "kernels/boundary/test_cuda.py",
     "pipeline/distance/test_properties.py",
-    "pipeline/operations/test_plan.py",
     "test_nothing_lost.py",
+    "pipeline/operations/test_plan.py",
 )
 
 

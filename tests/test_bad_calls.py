@@ -503,7 +503,7 @@ FUNCTIONS = {
             "cost": bad.RASTER,
             "levels": bad.kind([], [2, 1], [1, 1], [bad.NAN], ["1"], range(300), shows=False),
             "polygons": bad.FLAG,
-            "unit": bad.choice("h", "hours", optional=True),
+            "unit": bad.choice("h", "d", optional=True),
             "parts": bad.FLAG,
             "out": bad.LAYER_OUT,
         },
@@ -639,7 +639,7 @@ FUNCTIONS = {
     "convert_units": Function(
         og.convert_units,
         {"result": xr.DataArray(GRID, dims=("y", "x"), attrs={"units": "s"}), "unit": "h"},
-        {"result": _NO_TABLE, "unit": bad.choice("km", "hours", "d")},
+        {"result": _NO_TABLE, "unit": bad.choice("km", "d")},
     ),
     "to_geodataframe": Function(og.to_geodataframe, {}, {"result": _NO_TABLE}),
     "verify": Function(og.verify, {}, {"path": bad.STORE}),

@@ -115,8 +115,8 @@ def convert_units(
 
 def parse_unit(unit: object) -> str:
     """Return the short form of a unit, such as "h" for "hours"; raise InputError if unknown."""
-    plain = _plain(unit) if isinstance(unit, str) else unit
-    return check_choice("unit", plain if plain in UNITS else unit, UNITS)
+    known = isinstance(unit, str) and _plain(unit) in UNITS
+    return check_choice("unit", _plain(str(unit)) if known else unit, UNITS)
 
 
 def check_times(raster: Raster, argument: str) -> None:

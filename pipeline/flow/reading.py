@@ -23,6 +23,12 @@ from orograph.tiles.raster.marks import marks_all, may_hold_mark
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.warn import warn_user
 
+SAMPLE = 256
+"""Side of the window by whose values heights are told from directions."""
+_CODES = sorted(
+    {code for e in ENCODINGS.values() for code in (*e.steps, *e.leaving, e.sink, e.nodata)}
+)
+
 
 class FlowProblem(Protocol):
     """A quadtree sweep problem whose first raster holds flow directions."""
@@ -77,11 +83,26 @@ def encoding_of(raster: Raster, encoding: str | None) -> str:
         )
     stated = raster.attrs.get("flow_encoding")
     if not isinstance(stated, str) or stated not in ENCODINGS:
+        _refuse_heights(raster)
         raise InputError(
             "encoding: the directions do not say theirs, as those of flow_direction do; pass "
             f"encoding=, one of {', '.join(ENCODINGS)}"
         )
     return stated
+
+
+def _refuse_heights(raster: Raster) -> None:
+    """Raise InputError if a raster without an encoding has values of no encoding, as heights do."""
+    height, width = (min(side, SAMPLE) for side in raster.shape)
+    y, x = (raster.shape[0] - height) // 2, (raster.shape[1] - width) // 2
+    cells = raster.read(Window(y, x, height, width))
+    values = cells[valid_cells(cells, raster.nodata)]
+    if values.size and not np.isin(values, _CODES).all():
+        raise InputError(
+            f"direction: its values, {values.min():.6g} to {values.max():.6g}, are not codes of "
+            "directions; compute directions with og.flow_direction(elevation), and pass heights "
+            "to flow_accumulation with method='d8' alone"
+        )
 
 
 def stream_cells(

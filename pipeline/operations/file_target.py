@@ -22,6 +22,7 @@ from orograph.tiles.extensions import (
     GEOTIFF,
     LAYERS,
     NETCDF,
+    RASTERS,
     RESULTS,
     STORE,
     TABLES,
@@ -150,10 +151,10 @@ def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
     if suffix not in (*RESULTS, *LAYERS) or suffix in STORE:
         return None
     path = local_path(spec.storage, "out")
-    written = "a Zarr store, or a GeoTIFF, NetCDF, vector or CSV file"
-    check_extension("out", path, written, RESULTS)
     rasters = [variable.name for variable in getattr(job, "outputs", ())]
     is_table = job.is_table and not rasters
+    written = "a Zarr store, or a GeoTIFF, NetCDF, vector or CSV file"
+    check_extension("out", path, written, (*TABLES, *RASTERS) if is_table else RESULTS)
     if not (rasters or is_table):
         raise InputError(
             f"out: {spec.storage} ends in {suffix}, but this result is written to a Zarr store "

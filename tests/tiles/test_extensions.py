@@ -29,6 +29,12 @@ def test_other_formats_are_refused(suffix: str) -> None:
         check_extension("out", f"/a/x{suffix.upper()}", extensions=(*STORE, *GEOTIFF))
 
 
+def test_a_table_in_an_unknown_format_is_told_to_be_a_layer(tmp_path: Path) -> None:
+    for operation in (og.peaks, og.depressions):
+        with pytest.raises(og.InputError, match=r"x\.shp ends in \.shp.*; name it x\.gpkg"):
+            operation(GRID, out=tmp_path / "x.shp")
+
+
 def test_the_proposed_name_has_one_extension() -> None:
     with pytest.raises(og.InputError, match=r"name it a\.zarr and"):
         check_extension("store", "a.zarr.zip")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from inspect import signature
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,36 @@ def test_nodata_between_codes_is_none_of_them() -> None:
 @pytest.mark.parametrize("stated", [["taudem"], {}, 3, "d8"])
 def test_an_attribute_that_names_no_encoding_is_left_aside(stated: object) -> None:
     codes = xr.DataArray(GOOD, dims=("y", "x"), attrs={"flow_encoding": stated})
+    with pytest.raises(og.InputError, match="encoding: the directions do not say theirs"):
+        og.flow_accumulation(codes)
+
+
+READ_DIRECTIONS = {
+    "flow_accumulation": (),
+    "flow_distance": (),
+    "upstream_length": (),
+    "watersheds": ([(1, 1)],),
+    "streams": (np.ones((4, 5)), 2),
+    "height_above_drainage": (np.ones((4, 5)), np.ones((4, 5))),
+}
+
+
+def test_heights_in_place_of_directions_are_told_by_their_values(tmp_path: Path) -> None:
+    found = {
+        name
+        for name in og.__all__
+        if "encoding" in getattr(getattr(og, name), "__signature__", signature(print)).parameters
+    }
+    assert found - {"flow_direction"} == set(READ_DIRECTIONS)
+    heights = np.linspace(250, 2295, 20).reshape(4, 5)
+    og.to_geotiff(xr.DataArray(heights, dims=("y", "x")), tmp_path / "dem.tif")
+    told = r"^direction: .*250 to 2295, are not codes of directions; .*og\.flow_direction"
+    for name, others in READ_DIRECTIONS.items():
+        place = [p.name for p in getattr(og, name).own].index("direction")
+        for raster in (heights, heights.astype("int16"), tmp_path / "dem.tif"):
+            with pytest.raises(og.InputError, match=told):
+                getattr(og, name)(*others[:place], raster, *others[place:])
+    codes = np.full((4, 5), 3.0)  # of a file of floats
     with pytest.raises(og.InputError, match="encoding: the directions do not say theirs"):
         og.flow_accumulation(codes)
 

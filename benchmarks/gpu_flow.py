@@ -19,11 +19,12 @@ import orograph as og
 from orograph.kernels.flow import accumulate as accumulate_on_cpu
 from orograph.kernels.flow import cuda as flow_cuda
 from orograph.kernels.flow import directions as directions_on_cpu
-from orograph.kernels.flow.codes import SINK, leave_at_border
+from orograph.kernels.flow.codes import SINK, STEPS, leave_at_border
 from orograph.kernels.flow.directions import comparable
 
 PATCH, TILE, THREADS, REPEATS = 2048, 2048, 8, 3
 DTYPES = ("float32", "int16", "float64", "uint64")
+ORDER = np.arange(len(STEPS))
 Tile = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -39,8 +40,8 @@ def same(heights: np.ndarray, what: str) -> None:
     """Raise unless steps, sums and ends of paths are those of the Numba kernels."""
     tile = tile_of(heights)
     steps, found = np.empty((2, *heights.shape), np.uint8)
-    directions_on_cpu.step_down(*tile, steps)
-    flow_cuda.step_down(*tile, found)
+    directions_on_cpu.step_down(*tile, steps, ORDER)
+    flow_cuda.step_down(*tile, found, ORDER)
     if not np.array_equal(steps, found):
         raise AssertionError(f"{what} {heights.shape} {heights.dtype}: other steps")
     steps[steps > SINK] = SINK
@@ -94,7 +95,7 @@ def run(side: int) -> None:
     """Tiles from and to the host, and whole runs from store to store, beside the CPU's."""
     for what, heights in (("terrain", fractal(PATCH)), ("noise", noise(PATCH))):
         tile, steps = tile_of(heights), np.empty(heights.shape, np.uint8)
-        directions_on_cpu.step_down(*tile, steps)
+        directions_on_cpu.step_down(*tile, steps, ORDER)
         numbers = leave_at_border(np.minimum(steps, SINK))
         nothing = np.empty(0, np.int64)
         for name, down, sums in (

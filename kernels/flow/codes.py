@@ -2,7 +2,8 @@
 
 Within the kernels a cell holds the number of the step that its water takes, from 0 to 7, or one of
 the values below. `decode` makes such numbers of the codes of an encoding, `Encoding.table` codes of
-numbers.
+numbers. Numbers are of steps by rows and columns, named as if the first row lay in the north; codes
+are compass directions, so both take the orientation of the grid.
 
 Codes are arrays of 8 bits, numbers uint8, both (h, w). Each row is done by itself, so the result
 does not depend on an order.
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.tiles.arrays import Array
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 
 Codes = NDArray[np.uint8]
 
@@ -61,17 +63,21 @@ class Encoding(NamedTuple):
         meanings[self.sink] = "pit"
         return {"flag_values": list(meanings), "flag_meanings": " ".join(meanings.values())}
 
-    def table(self) -> Array:
-        """Return the code of each number."""
+    def table(self, orientation: Orientation = NORTH_UP) -> Array:
+        """Return the code of each number, in a grid of an orientation."""
         table = np.full(LEAVES + len(STEPS), self.nodata, self.dtype)
-        table[: len(STEPS)], table[LEAVES:], table[SINK] = self.steps, self.leaving, self.sink
+        order = orientation.order(STEPS)
+        table[: len(STEPS)], table[LEAVES:] = (
+            np.array(codes)[order] for codes in (self.steps, self.leaving)
+        )
+        table[SINK] = self.sink
         return table
 
-    def numbers(self) -> Codes:
-        """Return the number of each code, from `LOWEST` to `HIGHEST`."""
+    def numbers(self, orientation: Orientation = NORTH_UP) -> Codes:
+        """Return the number of each code, from `LOWEST` to `HIGHEST`, in a grid."""
         found = np.full(HIGHEST - LOWEST + 1, UNKNOWN, np.uint8)
         for codes in (self.leaving, self.steps):
-            found[np.array(codes) - LOWEST] = np.arange(len(STEPS))
+            found[np.array(codes) - LOWEST] = orientation.order(STEPS)
         found[self.sink - LOWEST], found[self.nodata - LOWEST] = SINK, MISSING
         return found
 
@@ -119,7 +125,12 @@ def _decode(codes, numbers, steps, out):
     return unknown
 
 
-def decode(codes: Array, encoding: Encoding, nodata: float | int | None) -> tuple[Codes, bool]:
+def decode(
+    codes: Array,
+    encoding: Encoding,
+    nodata: float | int | None,
+    orientation: Orientation = NORTH_UP,
+) -> tuple[Codes, bool]:
     """Return the numbers of codes, and whether all are of the encoding.
 
     Steps that lead out of the array or into nodata become `SINK`.
@@ -130,8 +141,10 @@ def decode(codes: Array, encoding: Encoding, nodata: float | int | None) -> tupl
     encoding : Encoding
     nodata : number, optional
         A value that stands for nodata, beside that of the encoding.
+    orientation : Orientation
+        That of the grid.
     """
-    numbers = encoding.numbers()
+    numbers = encoding.numbers(orientation)
     if nodata is not None and LOWEST <= nodata <= HIGHEST and nodata == int(nodata):
         numbers[int(nodata) - LOWEST] = MISSING
     if codes.dtype.itemsize == 1:

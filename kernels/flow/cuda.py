@@ -22,6 +22,7 @@ def step_down(
     valid: Array,
     reciprocals: Array,
     numbers: Array,
+    order: Integers,
     *,
     device: Device | None = None,
 ) -> int:
@@ -40,7 +41,11 @@ def step_down(
             *(scalar(np.int32, n) for n in (len(reciprocals), height, width)),
             found,
         ),
-        defines={"VALUE": value_type(surface.dtype), "WIDE": int(surface.dtype == np.uint64)},
+        defines={
+            "VALUE": value_type(surface.dtype),
+            "WIDE": int(surface.dtype == np.uint64),
+            "ORDER": sum(int(number) << 4 * place for place, number in enumerate(order)),
+        },
     )
     numbers[...] = device.download(found)
     return int(np.count_nonzero(numbers == SINK))

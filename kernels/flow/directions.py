@@ -1,10 +1,10 @@
 """Directions of steepest descent (D8); in flats, towards the nearest cell that drains.
 
-A cell's water takes the step of the steepest descent, of equal ones the first in the order of
-`STEPS`. Where no neighbour is lower, it leaves the grid, or flows into nodata, by the first step
-that leads there. Where there is no such step either, it takes the first step to a neighbour of the
-same height that is nearer, by a hop, to one that drains: so paths over a flat do not turn back, and
-none is a circle. What reaches no such cell is a pit.
+A cell's water takes the step of the steepest descent, of equal ones the first in a given order of
+`STEPS`, which is that of the compass. Where no neighbour is lower, it leaves the grid, or flows
+into nodata, by the first step that leads there. Where there is no such step either, it takes the
+first step to a neighbour of the same height that is nearer, by a hop, to one that drains: so paths
+over a flat do not turn back, and none is a circle. What reaches no such cell is a pit.
 
 With gradients it takes the step to a cell that drains, or else to that where twice the hops to one
 that drains less the hops from higher ground are least. Hops of both kinds differ by one at the most
@@ -15,6 +15,7 @@ surface : (h + 2, w + 2), heights as `comparable` returns them; the greatest bey
     nodata.
 valid : (h + 2, w + 2) uint8; 1 where there is a cell.
 numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
+order : (8,) int64; the numbers of steps, the first that counts first.
 hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, -1 on nodata, which may be as high as
     cells in a flat, and greatest where nothing is known.
 away : (h + 2, w + 2) int32 or int64; hops from higher ground, 1 beside it; 0 elsewhere.
@@ -39,7 +40,7 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import LEAVES, MISSING, SINK, STEPS
 from orograph.kernels.forest.order_keys import order_keys
-from orograph.tiles.arrays import Array
+from orograph.tiles.arrays import Array, Integers
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 
@@ -62,15 +63,17 @@ def _descend(own, other, zero, reciprocal, number, best, found):
         found[x] = number if better else found[x]
 
 
-def step_down(surface: Array, valid: Array, reciprocals: Array, numbers: Array) -> int:
+def step_down(
+    surface: Array, valid: Array, reciprocals: Array, numbers: Array, order: Integers
+) -> int:
     """Write the steps of cells that drain by themselves; return how many others there are."""
     zero = np.uint64(0) if surface.dtype == np.uint64 else np.float64(0)
-    flat: int = _step_down(surface, zero, valid, reciprocals, numbers)
+    flat: int = _step_down(surface, zero, valid, reciprocals, numbers, order)
     return flat
 
 
 @compiled
-def _step_down(surface, zero, valid, reciprocals, numbers):
+def _step_down(surface, zero, valid, reciprocals, numbers, order):
     height, width = numbers.shape
     best = np.empty(width)
     found = np.empty(width, np.int64)
@@ -80,7 +83,7 @@ def _step_down(surface, zero, valid, reciprocals, numbers):
         found[:] = SINK
         own = surface[y + 1, 1 : width + 1]
         row = reciprocals[min(y, reciprocals.shape[0] - 1)]
-        for number in range(8):
+        for number in order:
             x = 1 + _COLUMNS[number]
             other = surface[y + 1 + _ROWS[number], x : x + width]
             _descend(own, other, zero, row[number], number, best, found)
@@ -89,7 +92,7 @@ def _step_down(surface, zero, valid, reciprocals, numbers):
             if valid[y + 1, x + 1] == 0:
                 number = MISSING
             elif number == SINK:
-                for k in range(7, -1, -1):
+                for k in order[::-1]:
                     if valid[y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]] == 0:
                         number = LEAVES + k
                 flat += number == SINK
@@ -228,7 +231,7 @@ def spread_hops(
 
 
 @compiled
-def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
+def step_along_flats(surface: Array, hops: Array, numbers: Array, order: Integers) -> None:
     """Write the steps of cells in flats that are connected to a cell that drains."""
     height, width = numbers.shape
     far = np.iinfo(hops.dtype).max
@@ -236,7 +239,7 @@ def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
         for x in range(width):
             own = hops[y + 1, x + 1]
             if numbers[y, x] == SINK and own < far:
-                for k in range(8):
+                for k in order:
                     i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
                     if hops[i, j] == own - 1 and surface[i, j] == surface[y + 1, x + 1]:
                         numbers[y, x] = k
@@ -244,7 +247,9 @@ def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
 
 
 @compiled
-def step_down_gradients(surface: Array, hops: Array, away: Array, numbers: Array) -> None:
+def step_down_gradients(
+    surface: Array, hops: Array, away: Array, numbers: Array, order: Integers
+) -> None:
     """Write the steps of cells in flats away from higher ground and towards cells that drain."""
     height, width = numbers.shape
     far = np.iinfo(hops.dtype).max
@@ -253,7 +258,7 @@ def step_down_gradients(surface: Array, hops: Array, away: Array, numbers: Array
             if numbers[y, x] != SINK or hops[y + 1, x + 1] == far:
                 continue
             least = np.int64(far)
-            for k in range(8):
+            for k in order:
                 i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
                 other = hops[i, j]
                 if other < 0 or other == far or surface[i, j] != surface[y + 1, x + 1]:
@@ -273,10 +278,11 @@ def compile_kernels(dtype: np.dtype[Any]) -> None:
     numbers = np.empty((2, 2), np.uint8)
     hops = np.zeros(surface.shape, np.int32)
     cells = np.empty(4, np.int64)
-    step_down(surface, np.ones(surface.shape, np.uint8), np.ones((1, 8)), numbers)
+    order = np.arange(8)
+    step_down(surface, np.ones(surface.shape, np.uint8), np.ones((1, 8)), numbers, order)
     start_hops(surface, numbers, hops, cells)
     enter_hops(surface, hops, cells[:0], cells)
     spread_hops(surface, hops, cells[:0], cells[:0], cells, np.inf)
-    step_along_flats(surface, hops, numbers)
+    step_along_flats(surface, hops, numbers, order)
     start_away(surface, np.ones(surface.shape, np.uint8), numbers, hops, cells)
-    step_down_gradients(surface, hops, hops, numbers)
+    step_down_gradients(surface, hops, hops, numbers, order)

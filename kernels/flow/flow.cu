@@ -5,7 +5,7 @@
 //
 // *step_down.* The slope of each step is the drop times the reciprocal of its length, in double
 // precision; of 64-bit integers the drop is exact before it is rounded once. Which neighbour is
-// lower is told by the heights. Steps are those of codes.py, east first, then counterclockwise.
+// lower is told by the heights. Steps are those of codes.py; the first of equals is that of ORDER.
 // *point_down, add_up, double_steps, follow.* After k rounds a cell points to the one 2^k steps
 // below it, if its path is that long, and has the sum of what fell on all cells that are fewer than
 // 2^k steps above it: a round adds the sum of each cell to that of the one to which it points, and
@@ -24,6 +24,7 @@
 // variant: -DVALUE=Int16
 // variant: -DVALUE=Float64
 // variant: -DVALUE=UInt64 -DWIDE=1
+// variant: -DORDER=0x12345670
 
 #include "values.cuh"
 
@@ -33,6 +34,11 @@
 #endif
 #ifndef WIDE
 #define WIDE 0
+#endif
+
+// Numbers of the steps, four binary digits each, from the first one that counts.
+#ifndef ORDER
+#define ORDER 0x76543210
 #endif
 
 constexpr int SINK = 8, MISSING = 9, LEAVES = 16;  // of codes.py
@@ -73,7 +79,8 @@ extern "C" __global__ void step_down(const VALUE* __restrict__ surface,
   Float64 best = -1;
   int found = SINK;
 #pragma unroll
-  for (int k = 0; k < 8; ++k) {
+  for (int place = 0; place < 8; ++place) {
+    const int k = ORDER >> 4 * place & 7;
     const VALUE there = surface[own + change(k, across)];
     if (there < here) {
       const Float64 slope = drop(here, there) * row[k];
@@ -84,7 +91,8 @@ extern "C" __global__ void step_down(const VALUE* __restrict__ surface,
     }
   }
   if (found == SINK) {
-    for (int k = 7; k >= 0; --k) {
+    for (int place = 7; place >= 0; --place) {
+      const int k = ORDER >> 4 * place & 7;
       if (!valid[own + change(k, across)]) found = LEAVES + k;
     }
   }

@@ -138,12 +138,18 @@ def join_pieces(
 
 @compiled
 def order_links(
-    downstream: Integers, amounts: Array, strahler: Integers, shreve: Integers, upstream: Integers
+    downstream: Integers,
+    amounts: Array,
+    order: Integers,
+    strahler: Integers,
+    shreve: Integers,
+    upstream: Integers,
 ) -> int:
     """Find the orders of links; return how many were done, less than all if there are circles.
 
     downstream : the link to which each flows, or -1.
     amounts : what flows at the end of each link.
+    order : the links, the first of equals first.
     strahler, shreve : become the orders; 0 of links on circles, and below them.
     upstream : becomes the link of the greatest amount that flows into each, the first of equals, or
         -1.
@@ -153,7 +159,7 @@ def order_links(
     strahler[:] = 0
     shreve[:] = 0
     upstream[:] = NONE
-    for i in range(downstream.size):
+    for i in order:
         below = downstream[i]
         if below >= 0:
             waiting[below] += 1
@@ -189,4 +195,4 @@ def compile_kernels() -> None:
     trace_pieces(numbers, numbers == 0)
     one = np.zeros(1, np.int64)
     join_pieces(one - 1, one == 0, one, one.copy(), one.copy(), one.copy())
-    order_links(one - 1, np.zeros(1), one.copy(), one.copy(), one.copy())
+    order_links(one - 1, np.zeros(1), one, one.copy(), one.copy(), one.copy())

@@ -67,9 +67,9 @@ def breach_depressions(
     -----
     A pit is a cell without a lower neighbour from which no path over cells of its own height leads,
     within ``max_length``, to lower ground, out of the grid, into nodata, or to a cell that comes
-    before it in row-major order. Its trench ends at the first cell lower than the pit, or at the
-    edge or next to nodata, where water leaves. Among equal sums, the fewest steps win, then the
-    first end in row-major order.
+    before it. Its trench ends at the first cell lower than the pit, or at the edge or next to
+    nodata, where water leaves. Among equal sums, the fewest steps win, then the first end. Cells
+    come row by row from the north-west, in whichever order the raster stores them.
 
     The floor of a trench falls evenly from the pit to its end. Where it ends at the edge or next to
     nodata, it falls from cell to cell by the smallest step of float64. Each trench is found on the
@@ -94,7 +94,8 @@ def breach_depressions(
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
     backend = choose_backend("dig_trenches", (raster,), spec)
-    problem = Trenches(raster.nodata, *limits, backend)
+    orientation = raster.georeference.orientation
+    problem = Trenches(raster.nodata, *limits, orientation, raster.shape, backend)
     parameters = {"nodata": repr(raster.nodata), **problem.parameters}
     units = units_of(raster, "breached")
     return raster_job(

@@ -13,6 +13,7 @@ from orograph.kernels.flow.breach import find_pits
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
@@ -31,6 +32,9 @@ class Trenches:
     reach: int
     """Cells from a pit to the farthest row or column of its trench."""
     deepest: float
+    orientation: Orientation
+    shape: tuple[int, int]
+    """Of the grid."""
     backend: str = "numba"
 
     name = "breach-depressions"
@@ -56,6 +60,10 @@ class Trenches:
     ) -> dict[str, Array]:
         """Return the breached surface of a part, given its heights with their halo."""
         surface = self._surface(cells[0], frame)
+        # ties go by position: from the north-west cell, in any orientation of the grid
+        turn = self.orientation.turn
+        surface = np.ascontiguousarray(turn(surface))
+        window, frame = (self.orientation.turn_window(w, self.shape) for w in (window, frame))
         part = window.within(frame)
         breached = surface[1:-1, 1:-1][part].copy()
         # pits whose trenches may lead into this part; the surface begins a cell before the frame
@@ -73,7 +81,7 @@ class Trenches:
             check()
             some = pits[start : min(start + PITS_AT_ONCE, count)]
             dig(surface, some, self.reach, self.deepest, breached, (top, left))
-        return {"breached": breached}
+        return {"breached": turn(breached)}
 
     def _surface(self, heights: Array, frame: Window) -> npt.NDArray[np.float64]:
         """Return heights as float64 within a ring of NaN, which nodata are too."""

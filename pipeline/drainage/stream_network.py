@@ -26,6 +26,7 @@ from orograph.terrain.basin_tree import places_of
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -100,6 +101,8 @@ class StreamNetwork:
     threshold: float
     nodata: tuple[float | int | None, ...]
     """Of the accumulation and of the elevation, if there is one."""
+    orientation: Orientation
+    """That of the grid."""
     backend: str = "numba"
 
     name = "streams"
@@ -217,7 +220,10 @@ class StreamNetwork:
         downstream = np.where(after < 0, NONE, link[after])
         strahler, shreve, upstream = np.empty((3, last.size), np.int64)
         amounts = summary.amounts[order][last]
-        if order_links(downstream, amounts, strahler, shreve, upstream) < last.size:
+        # of equal amounts the link counts that begins first from the north-west
+        begins = self.orientation.turn_cells(first[heads], self.shape)
+        links = np.argsort(begins, kind="stable")
+        if order_links(downstream, amounts, links, strahler, shreve, upstream) < last.size:
             cell = first[heads[_link_on_circle(downstream, strahler == 0)]]
             refuse_circle(int(cell), Window(0, 0, *self.shape))
         lengths = np.zeros(last.size, np.int64)

@@ -134,7 +134,10 @@ def streams(
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("trace_pieces", tuple(rasters), spec)
     nodata_of_others = tuple(r.nodata for r in rasters[1:])
-    problem = StreamNetwork(code, raster.shape, steps, least, nodata_of_others, backend)
+    orientation = raster.georeference.orientation
+    problem = StreamNetwork(
+        code, raster.shape, steps, least, nodata_of_others, orientation, backend
+    )
     parameters = {"threshold": repr(least), "lengths": steps.identity()}
     units = {} if elevation is None else units_of(rasters[2], "drop")
     return flow_job(

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from orograph.flow.directions import turn_steps
 from orograph.kernels.flow.codes import ENCODINGS, LOWEST, MISSING
 from orograph.kernels.flow.split import find_angles
 from orograph.tiles.arrays import Array
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
@@ -23,6 +25,7 @@ class Angles:
     nodata: float | int | None
     reciprocals: npt.NDArray[np.float64]
     """Of the lengths of the eight steps in each row, or in all."""
+    orientation: Orientation
     backend: str = "numba"
 
     name = "flow-angles"
@@ -48,11 +51,14 @@ class Angles:
         heights = np.full(around.shape, np.inf)
         heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
         numbers = np.full(around.shape, MISSING, np.uint8)
-        # not decoded: where water leaves, the step has an angle too
+        # not decoded: where water leaves, the step has an angle too; of turned cells steps by the
+        # compass are those by rows and columns
         numbers[inside] = ENCODINGS["taudem"].numbers()[codes.astype(np.int16) - LOWEST]
         reciprocals = self.reciprocals
         if len(reciprocals) > 1:
             reciprocals = reciprocals[window.y : window.y + window.height]
         angles = np.empty(window.shape, np.float32)
-        find_angles(heights, numbers, reciprocals, angles)
-        return {"direction": angles}
+        turn = self.orientation.turn
+        turned = (np.ascontiguousarray(turn(cells)) for cells in (heights, numbers))
+        find_angles(*turned, turn_steps(reciprocals, self.orientation), angles)
+        return {"direction": turn(angles)}

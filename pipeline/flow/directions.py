@@ -27,6 +27,7 @@ from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -62,6 +63,8 @@ class Directions(FrontierDefaults):
     backend: str = "numba"
     gradients: bool = False
     """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
+    orientation: Orientation = NORTH_UP
+    """That of the grid, by which codes are written and ties broken."""
 
     name = "flow-direction"
 
@@ -105,7 +108,7 @@ class Directions(FrontierDefaults):
             reciprocals = reciprocals[window.y : window.y + height]
         numbers = np.empty((height, width), np.uint8)
         step_down = kernel("flow_directions", self.backend)
-        flats = step_down(surface, valid, reciprocals, numbers)
+        flats = step_down(surface, valid, reciprocals, numbers, self.orientation.order(STEPS))
         hops = np.full(surface.shape, _far(self.dtype_of_hops))
         undrained = np.empty(flats, np.int64)
         first = self.start(surface, valid, numbers, hops, undrained)
@@ -171,13 +174,15 @@ class Directions(FrontierDefaults):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the direction codes of a converged tile."""
+        order = self.orientation.order(STEPS)
         if state.away is None:
-            step_along_flats(state.surface, state.hops, state.numbers)
+            step_along_flats(state.surface, state.hops, state.numbers, order)
         else:
-            step_down_gradients(state.surface, state.hops, state.away, state.numbers)
+            step_down_gradients(state.surface, state.hops, state.away, state.numbers, order)
         (variable,) = self.outputs
         counts: dict[str, float] = {"sinks": int(np.count_nonzero(state.numbers == SINK))}
-        return {variable.name: ENCODINGS[self.encoding].table()[state.numbers]}, counts
+        codes = ENCODINGS[self.encoding].table(self.orientation)
+        return {variable.name: codes[state.numbers]}, counts
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the number of cells where water ends within the grid."""
@@ -239,6 +244,14 @@ def lengths_of_steps(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64
             "in another unit"
         )
     return steps
+
+
+def turn_steps(
+    of_rows: npt.NDArray[np.float64], orientation: Orientation
+) -> npt.NDArray[np.float64]:
+    """Return the values of the eight steps in each row, or in all, for turned cells."""
+    turned = of_rows[:: orientation.south, orientation.order(STEPS)]
+    return np.ascontiguousarray(turned)
 
 
 def _far(dtype: npt.DTypeLike) -> Any:

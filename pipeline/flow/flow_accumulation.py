@@ -52,8 +52,9 @@ def flow_accumulation(
     Parameters
     ----------
     direction : raster
-        Flow directions, shape (y, x), from `flow_direction` or another program. Heights, if
-        ``method`` is given.
+        Flow directions, shape (y, x), from `flow_direction` or another program: those of the
+        compass, in whichever order the raster stores rows and columns. Heights, if ``method`` is
+        given.
     method : {"d8", "dinf", "mfd"}, optional
         How water flows over heights; by default the raster holds directions. ``"d8"``: to one
         neighbour, by the directions of `flow_direction`. ``"dinf"`` (D-infinity): to the two
@@ -151,7 +152,7 @@ def flow_accumulation(
         backend = choose_backend("split", rasters, spec)
         problem = SplitAccumulation(
             *(raster.shape, raster.nodata, routing.directions.reciprocals, str(method)),
-            *(areas, unit, rasters[-1].nodata, backend),
+            *(areas, unit, rasters[-1].nodata, raster.georeference.orientation, backend),
         )
     else:
         backend = choose_backend("accumulate", rasters, spec)

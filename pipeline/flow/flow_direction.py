@@ -86,8 +86,9 @@ def flow_direction(
 
     Notes
     -----
-    Codes for directions, for cells whose water leaves the grid or flows into nodata, for pits and
-    for nodata:
+    Directions are those of the compass, whether y grows or falls with the rows, and x with the
+    columns; without coordinates the first row lies in the north. Codes for directions, for cells
+    whose water leaves the grid or flows into nodata, for pits and for nodata:
 
     ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
     encoding  E    NE   N    NW   W    SW   S    SE   leaving                  pit  nodata
@@ -152,7 +153,7 @@ def flow_direction(
     )
     problem: Any = routing.directions
     if method == "dinf":
-        problem = Angles(raster.nodata, problem.reciprocals, problem.backend)
+        problem = Angles(raster.nodata, problem.reciprocals, problem.orientation, problem.backend)
     parameters = {"method": method, "encoding": encoding or "taudem", **routing.parameters}
     compiled = partial(_compile_kernels, routing, raster.dtype, method == "dinf")
     engine = partial(find_directions, routing, spec.tile is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from orograph.engines.quadtree_pass import join_tiles
@@ -38,8 +39,9 @@ def flow_job(
     known = {"encoding": problem.encoding, "nodata": repr([r.nodata for r in rasters])}
     larger = join_tiles if spec.tile is None else None
     whole = {**known, **parameters}
+    sweep = partial(engine, orientation=rasters[0].georeference.orientation)
     return raster_job(
-        *(engine, problem, rasters, whole, compile_kernels, spec),
+        *(sweep, problem, rasters, whole, compile_kernels, spec),
         join_tiles=larger,
         units=units,
         notes=notes,

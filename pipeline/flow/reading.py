@@ -16,6 +16,7 @@ from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, deco
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -45,6 +46,9 @@ class FlowProblem(Protocol):
 class FlowSweep(QuadtreePass):
     """Quadtree sweep over flow directions, which are decoded as they are read."""
 
+    orientation: Orientation = NORTH_UP
+    """That of the grid: codes are compass directions."""
+
     def _cells(self, place: Place) -> Iterator[Array]:
         shape = self.context.quadtree.shape
         try:
@@ -59,7 +63,9 @@ class FlowSweep(QuadtreePass):
         frame = frame.clip(directions.shape)
         problem = cast("FlowProblem", self.problem)
         codes = directions.read(frame)
-        numbers, known = decode(codes, ENCODINGS[problem.encoding], directions.nodata)
+        numbers, known = decode(
+            codes, ENCODINGS[problem.encoding], directions.nodata, self.orientation
+        )
         inside = window.within(frame)
         numbers = np.ascontiguousarray(numbers[inside])
         if not known and (numbers == UNKNOWN).any():

@@ -31,6 +31,7 @@ from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
@@ -84,14 +85,17 @@ class Routing:
                 max_depth=max_depth is not None,
             )
         check_choice("flats", flats, FLATS)
+        place = elevation.georeference
         reciprocals = reciprocals_of(
-            step_lengths(elevation.georeference, elevation.shape, cell_size, slopes_only=True)
+            step_lengths(place, elevation.shape, cell_size, slopes_only=True)
         )
-        gradients = flats == "gradient"
         directions = Directions(
-            elevation.shape, elevation.nodata, reciprocals, encoding, backend, gradients
+            *(elevation.shape, elevation.nodata, reciprocals, encoding, backend),
+            *(flats == "gradient", place.orientation),
         )
-        trenches = Trenches(elevation.nodata, *limits) if depressions == "breach" else None
+        trenches = None
+        if depressions == "breach":
+            trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
         return cls(directions, trenches, depressions != "keep")
 
     @property
@@ -207,7 +211,8 @@ def flow_then_accumulate(
         problem = replace(problem, nodata=routing.nodata)
         last = Stage((routing.surface, *reads), partial(flow_engine, problem))
     else:
-        last = Stage(reads, partial(_accumulate, problem, join))
+        orientation = routing.directions.orientation
+        last = Stage(reads, partial(_accumulate, problem, join, orientation))
     return Stages((*stages, last), inputs, context)
 
 
@@ -219,7 +224,12 @@ def _fill(
 
 
 def _accumulate(
-    problem: Accumulation, join: bool, rasters: tuple[Raster, ...], context: RunContext
+    problem: Accumulation,
+    join: bool,
+    orientation: Orientation,
+    rasters: tuple[Raster, ...],
+    context: RunContext,
 ) -> FlowSweep:
     """Return the engine of the last stage."""
-    return FlowSweep(problem, rasters, quadtree_pass.join_tiles(context) if join else context)
+    context = quadtree_pass.join_tiles(context) if join else context
+    return FlowSweep(problem, rasters, context, orientation=orientation)

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from orograph.arguments.cells import refuse_cell
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
+from orograph.flow.directions import turn_steps
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
 from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -62,6 +64,8 @@ class SplitAccumulation(FrontierDefaults):
     row_areas: Reals | None
     unit: str
     weights_nodata: float | int | None = None
+    orientation: Orientation = NORTH_UP
+    """That of the grid; arrays of a state are turned, since sums go in compass order."""
     backend: str = "numba"
 
     name = "flow-accumulation"
@@ -91,23 +95,27 @@ class SplitAccumulation(FrontierDefaults):
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """Return a tile of which no sum is known."""
         surface, codes, *others = cells
-        window = place.window
+        window, turn = place.window, self.orientation.turn
         padded = window.height + 2 * RING, window.width + 2 * RING
         inside = frame.within(Window(window.y - RING, window.x - RING, *padded))
         heights = np.full(padded, np.inf)
         heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
         numbers = np.full(padded, MISSING, np.uint8)
-        numbers[inside], _ = decode(codes, ENCODINGS[self.encoding], None)
+        # of turned cells steps by the compass are those by rows and columns
+        numbers[inside] = turn(decode(turn(codes), ENCODINGS[self.encoding], None)[0])
+        heights, numbers = (np.ascontiguousarray(turn(array)) for array in (heights, numbers))
         reciprocals = self.reciprocals
         if len(reciprocals) > 1:
             rows = np.arange(window.y - 1, window.y + window.height + 1)
             reciprocals = reciprocals[np.clip(rows, 0, len(reciprocals) - 1)]
+        reciprocals = turn_steps(reciprocals, self.orientation)
         ring = window.height + 2, window.width + 2
         kinds, receivers, givers, waiting = np.zeros((4, *ring), np.uint8)
         shares, sums = np.empty(ring), np.full(ring, np.nan)
         method = METHODS[self.method]
         split(heights, numbers, reciprocals, method, kinds, shares, receivers)
-        weights = self._weights(window, kinds, [c[window.within(frame)] for c in others])
+        weights = self._weights(window, turn(kinds), [c[window.within(frame)] for c in others])
+        weights = np.ascontiguousarray(turn(weights))
         queue = np.empty(window.size, np.int64)
         ready = count_waiting(receivers, kinds, sums, givers, waiting, queue)
         cells = heights, reciprocals, kinds, shares, receivers, givers
@@ -134,13 +142,14 @@ class SplitAccumulation(FrontierDefaults):
     def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Add up all that is ready, given what is known around the tile."""
         end, sums = state.ready, state.sums
-        arrived = _take_in(sums, request.halo)
+        arrived = self._take_in(sums, request.halo)
         end = take_in(state.receivers, state.waiting, arrived, state.queue, end)
         settled = add_up(*state.cells, state.weights, sums, state.waiting, state.queue, end)
         state.ready = 0
         border: Border = []
         outward = []
-        for own, known in zip(facing(inner_of(sums, 1), 1), request.sent, strict=True):
+        inner = self.orientation.turn(inner_of(sums, 1))
+        for own, known in zip(facing(inner, 1), request.sent, strict=True):
             new = np.isfinite(own) if known is None else np.isfinite(own) & np.isnan(known)
             some = bool(new.any())
             outward.append(0.0 if some else math.inf)
@@ -158,15 +167,14 @@ class SplitAccumulation(FrontierDefaults):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the sums of a tile."""
-        return {"accumulation": inner_of(state.sums, 1).copy()}, {}
+        return {"accumulation": self.orientation.turn(inner_of(state.sums, 1)).copy()}, {}
 
-
-def _take_in(sums: Reals, halo: Border) -> npt.NDArray[np.int64]:
-    """Write what has become known around a tile; return its cells, row-major."""
-    before = np.isnan(sums)
-    rows = {-1: slice(0, 1), 0: slice(1, -1), 1: slice(-1, None)}
-    for (dy, dx), arrived in zip(NEIGHBOURS, halo, strict=True):
-        if arrived is not None:
-            ring = sums[rows[dy], rows[dx]]
-            np.copyto(ring, arrived, where=np.isnan(ring))
-    return np.flatnonzero(before & ~np.isnan(sums))
+    def _take_in(self, sums: Reals, halo: Border) -> npt.NDArray[np.int64]:
+        """Write what has become known around a tile; return its cells, row-major."""
+        before, as_stored = np.isnan(sums), self.orientation.turn(sums)
+        rows = {-1: slice(0, 1), 0: slice(1, -1), 1: slice(-1, None)}
+        for (dy, dx), arrived in zip(NEIGHBOURS, halo, strict=True):
+            if arrived is not None:
+                ring = as_stored[rows[dy], rows[dx]]
+                np.copyto(ring, arrived, where=np.isnan(ring))
+        return np.flatnonzero(before & ~np.isnan(sums))

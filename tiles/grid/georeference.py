@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import report_crs_error
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.units import (
     METRE,
     LengthUnit,
@@ -143,6 +144,17 @@ class Georeference:
             steps.append(step)
         dy, dx = steps
         return float(self.x[0]) - dx / 2, dx, 0.0, float(self.y[0]) - dy / 2, 0.0, dy
+
+    @cached_property
+    def orientation(self) -> Orientation:
+        """Signs of rows and columns; without coordinates the first row lies in the north."""
+        south, east = 1, 1
+        if self.geotransform is not None:
+            south, east = -int(np.sign(self.geotransform[5])), int(np.sign(self.geotransform[1]))
+        elif self.y is not None and self.x is not None:
+            south = -1 if self.y[0] < self.y[-1] else 1
+            east = -1 if self.x[0] > self.x[-1] else 1
+        return Orientation(south, east)
 
     @property
     def cell_size(self) -> tuple[float, float] | None:

@@ -110,8 +110,10 @@ def _geodesic(
 ) -> npt.NDArray[np.float64]:
     assert place.crs_wkt is not None
     name, globe = place.y_name, ellipsoid_of(parse_wkt(place.crs_wkt))
-    step = -dy if y.size > 1 and y[1] < y[0] else dy
-    latitudes = np.concatenate([y, [y[-1] + step, y[-1] + 2 * step]]).clip(-90, 90)
+    # rows from north to south, so that the bits do not depend on which of two rows comes first
+    turned = y.size > 1 and y[0] < y[1]
+    rows, step = (y[::-1], -dy) if turned else (y, -dy if y.size > 1 else dy)
+    latitudes = np.concatenate([rows, [rows[-1] + step, rows[-1] + 2 * step]]).clip(-90, 90)
     before, two_before = latitudes - step, latitudes - 2 * step
 
     def distance(from_latitude: npt.NDArray[np.float64], columns: int) -> npt.NDArray[np.float64]:
@@ -128,6 +130,9 @@ def _geodesic(
             distance(before, 2),
         ]
     )
+    if turned:  # an edge between rows is kept at the later one; those out of the grid do not count
+        at_row = y.size - 1 - np.arange(y.size + 2)
+        lengths = np.stack([lengths[k, at_row + rows] for k, rows in enumerate((0, 1, 1, 2, 1))])
     pole = lengths[0, : y.size] == 0
     if pole.any():
         at = int(pole.argmax())

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import orograph as og
 from orograph.kernels.flow import accumulate as host
 from orograph.kernels.flow import cuda
-from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, leave_at_border
+from orograph.kernels.flow.codes import ENCODINGS, MISSING, OUT, SINK, STEPS, leave_at_border
 from orograph.kernels.flow.directions import comparable, step_down
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler; install g++")
@@ -24,13 +25,20 @@ DTYPES = ("int8", "int16", "int64", "uint64", "float32", "float64")
 SHAPES = [(1, 1), (1, 9), (7, 1), (33, 40)]
 
 
-def steps_of(surface: Array, valid: Array, rows: int, device: Emulator) -> Array:
+def steps_of(
+    surface: Array,
+    valid: Array,
+    rows: int,
+    device: Emulator,
+    orientation: Orientation = NORTH_UP,
+) -> Array:
     """The steps of a tile by both backends, compared."""
     height, width = surface.shape[0] - 2, surface.shape[1] - 2
     lengths = np.linspace(0.1, 3, 8 * (height if rows > 1 else 1)).reshape(-1, 8)
     found, expected = np.empty((2, height, width), np.uint8)
-    flats = step_down(surface, valid, 1 / lengths, expected)
-    assert cuda.step_down(surface, valid, 1 / lengths, found, device=device) == flats
+    order = orientation.order(STEPS)
+    flats = step_down(surface, valid, 1 / lengths, expected, order)
+    assert cuda.step_down(surface, valid, 1 / lengths, found, order, device=device) == flats
     np.testing.assert_array_equal(found, expected)
     return found
 
@@ -54,6 +62,23 @@ def test_steps_are_those_of_the_numba_kernel(dtype: str, order: str) -> None:
                 steps_of(heights, valid, rows, device)
 
 
+@pytest.mark.parametrize("orientation", [(1, -1), (-1, 1), (-1, -1)])
+def test_the_first_of_equal_steps_is_that_of_the_compass(orientation: tuple[int, int]) -> None:
+    rng, facing = np.random.default_rng(3), Orientation(*orientation)
+    heights = rng.integers(0, 3, (23, 31)).astype(np.float32)
+    valid = (rng.random(heights.shape) < 0.9).astype(np.uint8)
+    heights[valid == 0] = np.inf
+    found = steps_of(heights, valid, 1, Emulator("forward", 1), facing)
+    # lengths differ by step: of the turned tile those of the same steps on the compass
+    lengths = np.linspace(0.1, 3, 8)[None, facing.order(STEPS)]
+    turned = np.empty(found.shape, np.uint8)
+    cells = (np.ascontiguousarray(facing.turn(array)) for array in (heights, valid))
+    step_down(*cells, 1 / lengths, turned, np.arange(8))
+    codes = ENCODINGS["grass"].table(facing)[found]
+    np.testing.assert_array_equal(facing.turn(codes), ENCODINGS["grass"].table()[turned])
+    assert np.unique(codes).size > 12
+
+
 def forest(shape: tuple[int, int], seed: int, long: bool) -> Array:
     """Steps without circles: down a random surface, or along a serpentine."""
     height, width = shape
@@ -65,7 +90,7 @@ def forest(shape: tuple[int, int], seed: int, long: bool) -> Array:
     padded = np.pad(surface, 1, constant_values=np.inf)
     numbers = np.empty(shape, np.uint8)
     valid = np.pad(np.ones(shape, np.uint8), 1)
-    step_down(padded, valid, np.ones((1, 8)), numbers)
+    step_down(padded, valid, np.ones((1, 8)), numbers, np.arange(8))
     numbers[numbers > SINK] = SINK
     return leave_at_border(numbers)
 

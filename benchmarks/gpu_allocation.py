@@ -23,6 +23,7 @@ from orograph.kernels.shortest_path_tree.cuda import (
     open_pairs,
     tight_steps,
 )
+from orograph.tiles.grid.orientation import NORTH_UP
 
 REPEAT = 3
 OUTPUTS = ("cost", "back_direction", "allocation")
@@ -103,7 +104,7 @@ def report(name: str, side: int) -> None:
         "distances with their upload": lambda: DeviceTile(state, device).relax(),
         "steps that attain them": lambda: tight_steps(solved),
         "these and pairs": carry_pairs,
-        "directions": lambda: back_directions(pairs, 28),
+        "directions": lambda: back_directions(pairs, 28, NORTH_UP),
         "labels": lambda: labels_of(pairs, 28, -1),
     }
     parts = ", ".join(f"{what} {1e3 * seconds(step):.1f}" for what, step in steps.items())

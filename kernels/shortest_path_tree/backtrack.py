@@ -5,8 +5,8 @@ falls by one at each (`orograph.kernels.shortest_path_tree.tile`), and at the la
 steps as there are cells.
 
 `descend` takes a field of hop distances: of the neighbours that are one hop nearer the first, east
-first, then clockwise; so the path depends on the distances alone. Serial; ends because the distance
-falls at each step.
+first, then clockwise on the compass; so the path depends on the distances alone. Serial; ends
+because the distance falls at each step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.shortest_path_tree.tile import BY_LINK, CODES, NO_DIRECTION
 from orograph.tiles.arrays import Integers
+from orograph.tiles.grid.orientation import Orientation
 
 SOURCE, LEFT, LOST, LINKED = 0, 1, 2, 3
 
@@ -184,7 +185,12 @@ def _descend(dist, moves, per_hop, row, column, cells):
 
 
 def descend(
-    dist: npt.NDArray[Any], per_hop: int, connectivity: int, row: int, column: int
+    dist: npt.NDArray[Any],
+    per_hop: int,
+    connectivity: int,
+    row: int,
+    column: int,
+    orientation: Orientation,
 ) -> tuple[npt.NDArray[np.int64], tuple[int, int]]:
     """Return the cells passed down a field of distances through a tile, and where that ended.
 
@@ -197,6 +203,8 @@ def descend(
     connectivity : {8, 4}
     row, column : int
         Where to begin, counted from the tile's first cell (the halo is not counted).
+    orientation : Orientation
+        That of the grid.
 
     Returns
     -------
@@ -208,5 +216,6 @@ def descend(
     """
     longest = int(dist[row + 1, column + 1]) // per_hop + 1
     cells = np.empty((min(longest, dist.size), 2), np.int64)
-    count, y, x = _descend(dist, _MOVES[connectivity], per_hop, row, column, cells)
+    moves = _MOVES[connectivity] * np.array(orientation)
+    count, y, x = _descend(dist, moves, per_hop, row, column, cells)
     return cells[:count].copy(), (int(y), int(x))

@@ -54,7 +54,7 @@ class Crossings(NamedTuple):
     cost: Array
     """(n,), in the dtype of distances."""
     cells: Integers
-    """(n, 2): row-major indices of the two cells."""
+    """(n, 2): numbers of the two cells."""
 
 
 @compiled
@@ -121,7 +121,8 @@ def _is_less(total, here, there, cost, one, other):
 def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
     """List the crossings into the cells of a row; return how many there are.
 
-    ``first`` is the index of the row's first cell in the grid, and columns of the grid.
+    ``first`` is the number of the row's first cell, and what the number grows by from row to row,
+    and from cell to cell.
     ``buffers`` hold a chunk's steps, lengths, places and scratch.
     """
     dist, friction, elevation, labels, rules = borrowed((*tile, labels, rules))
@@ -154,8 +155,8 @@ def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
             for place in range(crossed):
                 x = places[place]
                 one, other = zone[v + x], zone[u + x]
-                here = first[0] + left + x
-                there = here - dy * first[1] + dx
+                here = first[0] + (left + x) * first[2]
+                there = here - dy * first[1] + dx * first[2]
                 start, end = d[v + x], d[u + x]
                 swap = other < one
                 pairs[found, 0], pairs[found, 1] = (other, one) if swap else (one, other)
@@ -201,8 +202,8 @@ def _insert(count, done, listed, table, found):
 
 
 @compiled
-def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
-    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's index.
+def _find(dist, labels, friction, elevation, rules, unassigned, first, down, right):
+    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's number.
 
     Arrays are passed to functions that do much, since each pass counts their references.
     """
@@ -229,7 +230,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
     cost = np.empty((32, 1), dist.dtype)
     found = 0
     for y in range(reach, dist.shape[0] - reach):
-        place = first + (y - reach) * width, width
+        place = first + (y - reach) * down, down, right
         tile = dist, friction, elevation
         count = _list_row(y, tile, zone, rules, unassigned, place, buffers, listed)
         done = 0
@@ -245,7 +246,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
 
 
 def find_crossings(
-    state: TileState, labels: Integers, unassigned: int, first: int, width: int
+    state: TileState, labels: Integers, unassigned: int, first: int, down: int, right: int
 ) -> Crossings:
     """Return the least crossing of each pair of labels in a tile, and into the cells before it.
 
@@ -259,11 +260,12 @@ def find_crossings(
         The label of the source that each cell is allocated to, ``unassigned`` where there is none.
     unassigned : int
         See above.
-    first, width : int
-        Row-major index of the tile's first cell in the grid, and columns of the grid.
+    first, down, right : int
+        Number of the tile's first cell, and what numbers grow by from row to row, and from cell to
+        cell of a row.
     """
     arrays = state.dist, labels, state.friction, state.elevation
-    return Crossings(*_find(*arrays, state.rules, unassigned, first, width))
+    return Crossings(*_find(*arrays, state.rules, unassigned, first, down, right))
 
 
 @compiled

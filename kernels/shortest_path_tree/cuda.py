@@ -19,6 +19,7 @@ from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
 from orograph.kernels.vectors.lanes import LANES
 from orograph.tiles.arrays import Array
+from orograph.tiles.grid.orientation import Orientation
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.cuda import DeviceTile
@@ -107,7 +108,11 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
 
 
 def back_directions(
-    pairs: TileState, code: PairCode, *, device: cuda.Device | None = None
+    pairs: TileState,
+    code: PairCode,
+    orientation: Orientation,
+    *,
+    device: cuda.Device | None = None,
 ) -> cuda.Buffer:
     """Return the direction of the first step back of each cell, uint8; sources have 0.
 
@@ -117,6 +122,8 @@ def back_directions(
         The ``state`` of what `open_pairs` returned, once it has converged.
     code : PairCode
         That of the pairs.
+    orientation : Orientation
+        That of the grid; of several directions the least code counts.
     device : Device, optional
         Where it lies; by default this process's GPU.
     """
@@ -124,7 +131,8 @@ def back_directions(
     shape = _inner_shape(pairs)
     codes = device.array_module.empty(shape, np.uint8)
     numbers = map(np.int32, (*shape, code.hop_bits))
-    _launch(device, "back_directions", pairs, pairs.dist, pairs.friction, codes, *numbers)
+    arguments = pairs.dist, pairs.friction, codes, *numbers, *map(np.int32, orientation)
+    _launch(device, "back_directions", pairs, *arguments)
     device.synchronize()  # other threads may download it
     return codes
 

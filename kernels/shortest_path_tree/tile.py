@@ -43,12 +43,14 @@ from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.kernels.vectors.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
 from orograph.tiles.arrays import Integers
+from orograph.tiles.grid.orientation import Orientation
 
 NO_DIRECTION = 255
 BY_LINK = 17
 AHEAD = 16  # cells of the queue whose surroundings are on their way into the cache
 
-# Esri's codes: 1 east, then clockwise; knight's moves 9 to 16, clockwise from east-south-east
+# Esri's codes where north is up: 1 east, then clockwise; knight's moves 9 to 16, clockwise from
+# east-south-east
 CODES = {
     (0, 1): 1, (1, 1): 2, (1, 0): 3, (1, -1): 4, (0, -1): 5, (-1, -1): 6, (-1, 0): 7, (-1, 1): 8,
     (1, 2): 9, (2, 1): 10, (2, -1): 11, (1, -2): 12,
@@ -279,8 +281,11 @@ def _spread(steps, reach, pairs, cells, queue):
 
 
 @compiled
-def _directions(steps, reach, pairs, bits, linked, codes):
-    """Set the least back direction code of each reached cell; sources get 0."""
+def _directions(steps, reach, pairs, bits, linked, order, codes):
+    """Set the least back direction code of each reached cell; sources get 0.
+
+    ``order`` has the compass direction of each direction by rows and columns.
+    """
     height, width = codes.shape
     stride = steps.shape[1]
     step_of = steps.reshape(-1)
@@ -299,7 +304,7 @@ def _directions(steps, reach, pairs, bits, linked, codes):
             if first or pair == NOBODY:
                 ways = np.int64(0)
             elif ways and not (linked or ways & (ways - 1)):
-                code = lowest_bit(ways) + 1  # there is no other
+                code = order[lowest_bit(ways)] + 1  # there is no other
                 ways = np.int64(0)
             if ways:
                 # the cell that a step came from lies where the step back leads to
@@ -307,7 +312,9 @@ def _directions(steps, reach, pairs, bits, linked, codes):
                 for q in range(count):
                     fit |= np.int64(pair_of[cell + offset[q]] == pair - 1) << q
                 ways &= fit
-                code = lowest_bit(ways) + 1 if ways else code
+                while ways:
+                    code = min(code, order[lowest_bit(ways)] + 1)
+                    ways &= ways - 1
             codes[y, x] = code
 
 
@@ -415,7 +422,12 @@ def spread_labels(
 
 
 def back_directions(
-    steps: npt.NDArray[np.uint32], reach: int, pairs: Integers, code: PairCode, linked: bool
+    steps: npt.NDArray[np.uint32],
+    reach: int,
+    pairs: Integers,
+    code: PairCode,
+    linked: bool,
+    orientation: Orientation,
 ) -> npt.NDArray[np.uint8]:
     """Return the direction of the first step back to the source, for a tile that has converged.
 
@@ -427,16 +439,19 @@ def back_directions(
         That of the pairs.
     linked : bool
         Whether a pair may have come along a link, by no step.
+    orientation : Orientation
+        That of the grid; of several directions the least code counts.
 
     Returns
     -------
     (h, w) uint8
         Esri's codes: 0 source, 1 east, then clockwise to 8 north-east; with 16 neighbours 9
-        (two columns east, one row south), then clockwise to 16. ``NO_DIRECTION`` where nothing
+        (two cells east, one south), then clockwise to 16. ``NO_DIRECTION`` where nothing
         has reached.
     """
     codes = np.empty(tuple(n - 2 * reach for n in steps.shape), np.uint8)
-    _directions(steps, reach, pairs, code.hop_bits, linked, codes)
+    order = orientation.order(list(CODES))
+    _directions(steps, reach, pairs, code.hop_bits, linked, order, codes)
     return codes
 
 

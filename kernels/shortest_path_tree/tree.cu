@@ -50,10 +50,11 @@ extern "C" __global__ void tight_steps(
 }
 
 // The first step back of each cell: the least code of those that attain its distance and lead to
-// the cell with its label and a hop less. 0 at sources.
+// the cell with its label and a hop less. 0 at sources. Codes are of the compass: south and east are
+// the signs of rows and columns.
 extern "C" __global__ void back_directions(
     const int64* pairs, const int64* steps, unsigned char* codes, int height, int width,
-    int hop_bits) {
+    int hop_bits, int south, int east) {
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   if (place >= height * width) return;
   const int y = place / width, columns = width + 2 * REACH;
@@ -65,7 +66,9 @@ extern "C" __global__ void back_directions(
 #pragma unroll
     for (int m = 0; m < MOVES; ++m) {
       const int dy = move_dy(m), dx = move_dx(m), q = code_of(dy, dx);
-      if (marks >> q & 1 && pairs[cell + dy * columns + dx] == pair - 1) code = min(code, q + 1);
+      if (marks >> q & 1 && pairs[cell + dy * columns + dx] == pair - 1) {
+        code = min(code, code_of(south * dy, east * dx) + 1);
+      }
     }
   }
   codes[place] = code;

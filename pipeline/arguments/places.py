@@ -179,10 +179,14 @@ def values_at(raster: Raster, cells: Indices) -> Array:
 
 
 def least_of_each(places: Places, raster: Raster) -> Indices:
-    """Return the cell of each place with the least value, the first of equal ones, (m, 2)."""
+    """Return the cell of each place with the least value, (m, 2).
+
+    Of equal ones the northernmost, and of these the westernmost.
+    """
     if places.are_cells:
         return places.cells
     values = values_at(raster, places.cells)
     owner = np.repeat(np.arange(len(places)), np.diff(np.append(places.first, len(values))))
-    order = np.lexsort((np.arange(len(values)), values, owner))
+    turned = places.cells * raster.georeference.orientation
+    order = np.lexsort((*turned.T[::-1], values, owner))
     return places.cells[order[places.first]]

@@ -41,6 +41,7 @@ from orograph.kernels.shortest_path_tree.tile import (
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -107,6 +108,8 @@ class AllocationProblem(FrontierDefaults):
     wanted: tuple[str, ...]
     names: Sequence[str] | None = field(default=None, kw_only=True)
     """Of the sources, if labels are their numbers."""
+    orientation: Orientation = field(default=NORTH_UP, kw_only=True)
+    """That of the grid: back directions are those of the compass."""
 
     @property
     def halo_width(self) -> int:
@@ -260,7 +263,9 @@ class AllocationProblem(FrontierDefaults):
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
             linked = state.links is not None
-            codes = back_directions(state.steps, state.reach, state.pairs, state.code, linked)
+            codes = back_directions(
+                *(state.steps, state.reach, state.pairs, state.code, linked, self.orientation)
+            )
             outputs[BACK_DIRECTION.name] = codes
             if state.links is not None:
                 outputs[BACK_LINK.name] = state.links.mark(codes)

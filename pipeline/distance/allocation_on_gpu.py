@@ -110,7 +110,7 @@ class AllocationOnGpu(AllocationProblem):
         outputs: dict[str, Any] = {}
         pairs = state.tile.state
         if BACK_DIRECTION.name in self.wanted:
-            outputs[BACK_DIRECTION.name] = back_directions(pairs, self.code)
+            outputs[BACK_DIRECTION.name] = back_directions(pairs, self.code, self.orientation)
         if ALLOCATION.name in self.wanted:
             outputs[ALLOCATION.name] = labels_of(pairs, self.code, NO_SOURCE)
         return outputs, {}

@@ -179,17 +179,17 @@ def cost_distance(
     -------
     xarray.Dataset
         ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction`` (y, x), uint8:
-        Esri's code of the step back to the source: 0 at sources, 1 east, then clockwise to 8; 9 to
-        16 for knight's moves, clockwise from two columns east and one row south; 17 for a link; 255
-        where unreached. With links, ``back_link`` (y, x), int64: the number of the edge of code 17,
-        else -1; ``link_x`` and ``link_y`` (link, end): where each edge leads. ``allocation`` (y,
-        x), int64: label of the nearest source, -1 (``_FillValue``) where unreached. Attributes:
-        ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or beyond
-        ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
-        ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``), ``length_unit``
-        (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and ``dtype``; ``links``,
-        the number of directed steps along links; and ``source_labels``, up to 1000 labels of
-        sources that a column, ``target_values`` or a raster in memory gave.
+        Esri's code of the step back to the source, by the compass: 0 at sources, 1 east, then
+        clockwise to 8; 9 to 16 for knight's moves, clockwise from two cells east and one south; 17
+        for a link; 255 where unreached. With links, ``back_link`` (y, x), int64: the number of the
+        edge of code 17, else -1; ``link_x`` and ``link_y`` (link, end): where each edge leads.
+        ``allocation`` (y, x), int64: label of the nearest source, -1 (``_FillValue``) where
+        unreached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but cut off by
+        barriers or beyond ``max_cost``), ``nodata_cells``; the arguments ``cost_model``,
+        ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``),
+        ``length_unit`` (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and
+        ``dtype``; ``links``, the number of directed steps along links; and ``source_labels``, up to
+        1000 labels of sources that a column, ``target_values`` or a raster in memory gave.
 
     Raises
     ------
@@ -219,7 +219,8 @@ def cost_distance(
     right and rounded to ``dtype`` at each addition. It has the same bits for every tile size,
     number of workers and order of work. Among sources at equal cost the smaller label wins. Among
     paths of equal cost from that source, back directions follow one with the fewest steps, so
-    ``back_direction`` has no cycles, even on flat ground of zero cost.
+    ``back_direction`` has no cycles, even on flat ground of zero cost; of several steps back the
+    one of the least code.
 
     References
     ----------
@@ -475,9 +476,10 @@ def _solve(
     compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
     on_gpu = None
     if set(wanted) != {"cost"}:
-        allocation = AllocationProblem(on_cpu, wanted, names=notes.get("source_names"))
+        of_grid: dict[str, Any] = {"orientation": first.georeference.orientation}
+        allocation = AllocationProblem(on_cpu, wanted, names=notes.get("source_names"), **of_grid)
         if code is not None:
-            on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code)
+            on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code, **of_grid)
         solved = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
         engine = DistanceThenAllocation
         tiles = partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes) if on_gpu else _join_on_cpu

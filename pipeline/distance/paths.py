@@ -123,7 +123,7 @@ def least_cost_path(
     costs = open_raster(dataset["cost"])
     place = directions.georeference
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
-    reader = PathReader(directions, dataset)
+    reader = PathReader(directions, dataset, place.orientation)
     allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
     several = dataset.attrs.get(SOURCE_RUNS, 1) > 1
     if several and allocation is None:

@@ -17,9 +17,10 @@ from orograph.kernels.shortest_path_tree.backtrack import (
     follow,
     follow_all,
 )
-from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
+from orograph.kernels.shortest_path_tree.tile import CODES, NO_DIRECTION
 from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -33,9 +34,12 @@ READ_SIDE = 512
 class PathReader:
     """Reader of back directions that keeps the last windows it has read."""
 
-    def __init__(self, directions: Raster, result: xr.Dataset) -> None:
+    def __init__(self, directions: Raster, result: xr.Dataset, orientation: Orientation) -> None:
         self._directions = directions
         self._result = result
+        # of each code by the compass that by rows and columns
+        self._codes = np.arange(256, dtype=np.uint8)
+        self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
@@ -178,5 +182,5 @@ class PathReader:
             codes = self._directions.read(window)
             if codes.dtype != np.uint8:  # xarray has made NaN of the code of unreached cells
                 codes = np.nan_to_num(codes, nan=NO_DIRECTION).astype(np.uint8)
-            self._kept[name] = window, codes
+            self._kept[name] = window, self._codes[codes]
         return self._kept[name]

@@ -19,7 +19,7 @@ from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.points import PointsLike, cells_of
+from orograph.tiles.raster.points import PointsLike, cells_of, nearest_of
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.vector.layer import read_layer
 
@@ -160,9 +160,9 @@ def _snap(
                 f"outlets: no accumulation within {reach} cells of row {row}, column {column}; "
                 "move the point, or pass a larger snap="
             )
-        y, x = np.nonzero(valid & (cells == cells[valid].max()))
-        first = int(np.argmin((y + near.y - row) ** 2 + (x + near.x - column) ** 2))
-        moved.append((near.y + int(y[first]), near.x + int(x[first])))
+        greatest = np.argwhere(valid & (cells == cells[valid].max()))
+        greatest += near.y, near.x
+        moved.append(nearest_of(greatest, (row, column), amounts.georeference))
     found = np.array(moved, np.int64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 

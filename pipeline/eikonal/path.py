@@ -20,7 +20,7 @@ class FieldReader:
     """Reader of a field of distances that keeps the last windows it has read."""
 
     def __init__(self, field: Raster) -> None:
-        self._field = field
+        self._field, self._orientation = field, field.georeference.orientation
         self._side = field.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.float64]]] = {}
 
@@ -29,14 +29,17 @@ class FieldReader:
 
         The line begins and ends at centres of cells. In each it leads straight down the gradient
         that the cell's distance was computed from, so it leaves over a side to a lower neighbour.
-        Its points are rows and columns, whole at centres. Ends: distances fall from cell to cell.
+        Its points are rows and columns, whole at centres. Of equal descents along an axis it takes
+        that to the south or east. Ends: distances fall from cell to cell.
         """
         cells, line = [(row, column)], [(float(row), float(column))]
         y, x = 0.0, 0.0  # from the centre of the cell
         while True:
             around = self._around(row, column)
-            down, dy = _descent(around[1, 1], around[2, 1], around[0, 1])
-            right, dx = _descent(around[1, 1], around[1, 2], around[1, 0])
+            south, east = self._orientation
+            down, dy = _descent(around[1, 1], around[1 + south, 1], around[1 - south, 1])
+            right, dx = _descent(around[1, 1], around[1, 1 + east], around[1, 1 - east])
+            dy, dx = dy * south, dx * east
             if not (dy or dx):
                 line.append((float(row), float(column)))
                 return np.array(cells, np.int64), np.array(line)

@@ -25,6 +25,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.launch import launch
 from orograph.results.paths import LeastCostPath
 from orograph.tiles.arrays import Indices
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import ArrayRaster
@@ -67,12 +68,18 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     right = max(w.x + w.width for w in windows)
     around = Window(top, left, bottom - top, right - left)
     barrier = np.dtype(form.dtype).type(np.nan if form.barrier is None else form.barrier)
+    place = store.rasters[0].georeference
+    # counted in cells, in the orientation of the grid: ties are broken in compass order
+    south, east = place.orientation
+    part = Georeference(
+        np.arange(around.height) * -float(south), np.arange(around.width) * float(east)
+    )
     rasters = []
     for raster in store.rasters:
         cells = np.full(around.shape, barrier, form.dtype)
         for window in windows:
             cells[window.within(around)] = raster.read(window)
-        rasters.append(ArrayRaster(cells, cells.dtype, form.barrier))
+        rasters.append(ArrayRaster(cells, cells.dtype, form.barrier, part))
     lengths = store.lengths
     if lengths.shape[1] > 1:
         lengths = np.ascontiguousarray(lengths[:, top : bottom + 2])
@@ -81,15 +88,15 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     )
     links = links_within(store.problem.links, blocks, form, around)
     problem = replace(problem_of(form, lengths, links), sources=source)
-    allocation = AllocationProblem(problem, ("cost", "back_direction"))
+    outputs = "cost", "back_direction"
+    allocation = AllocationProblem(problem, outputs, orientation=place.orientation)
     both = DistanceAndAllocation(problem, allocation)
     how = RunSpec()
     job = raster_job(
         DistanceThenAllocation, both, tuple(rasters), {}, None, how, join_tiles=join_tiles
     )
     result = launch(job, "DistanceIndex.path").result()
-    (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
+    (path,) = least_cost_path(result, [(east * (end[1] - left), -south * (end[0] - top))])
     cells = path.cells[::-1] + np.array([top, left])
-    place = store.rasters[0].georeference
     coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
     return LeastCostPath(cells, coordinates, path.cost, place.map_crs)

@@ -79,12 +79,14 @@ class ZoneCrossings:
         labels[inside] = zones
         # unreached cells have no label, so what their cost is does not matter
         tile.dist[inside] = cost
-        width = self.shape[1]
-        found = find_crossings(tile, labels, NO_SOURCE, window.y * width + window.x, width)
+        # cells are numbered from the north-west, by which ties are broken
+        orientation, width = self.allocation.orientation, self.shape[1]
+        corner = int(orientation.turn_cells(window.y * width + window.x, self.shape))
+        down, right = orientation.south * width, orientation.east
+        found = find_crossings(tile, labels, NO_SOURCE, corner, down, right)
         rows, columns, _, own = self.allocation.sources_in(window, frame, surface)
         at = rows + self.halo, columns + self.halo
-        first = (window.y + rows) * width + window.x + columns
-        merged = _merged(own, labels[at], first, tile.dist[at])
+        merged = _merged(own, labels[at], corner + rows * down + columns * right, tile.dist[at])
         if merged.cost.size:
             found = least_of([found, merged])
         return found._asdict()
@@ -224,8 +226,10 @@ def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLa
     import xarray as xr
 
     place, width = like.georeference, like.shape[1]
-    ends = np.stack(np.divmod(crossings.cells, width), axis=2)
-    cells, counts = PathReader(directions, xr.Dataset()).trace_all(ends.reshape(-1, 2))
+    numbers = place.orientation.turn_cells(crossings.cells, like.shape)
+    ends = np.stack(np.divmod(numbers, width), axis=2)
+    reader = PathReader(directions, xr.Dataset(), place.orientation)
+    cells, counts = reader.trace_all(ends.reshape(-1, 2))
     first = (np.cumsum(counts) - counts).reshape(-1, 2)
     back, onward = counts.reshape(-1, 2).T
     # a cell that is both ends belongs to the other region, and may be all there is

@@ -33,6 +33,7 @@ from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import BidirectionalTasks, EndPair
 from orograph.tiles.arrays import Array
+from orograph.tiles.grid.orientation import NORTH_UP
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.store.create import Variable
@@ -102,7 +103,8 @@ class Query:
             self._hops_from(self.ends.cells[self.ends.places(pair, side)]) for side in (0, 1)
         )
         context = self.context.part(f"pair-{pair}")
-        return BidirectionalTasks(EndPair((first, second)), (self.mask_of(pair),), context)
+        problem = EndPair((first, second), self.mask.georeference.orientation)
+        return BidirectionalTasks(problem, (self.mask_of(pair),), context)
 
     def mask_of(self, pair: int) -> MaskRaster:
         """Return the mask of the cells that paths of a pair may use."""
@@ -231,4 +233,4 @@ def _warm_up(query: Query) -> None:
     if may_use_numba(query.backend):
         hops = query._hops_from(np.zeros((1, 2), np.int64))
         warm_up(hops, [query.mask.dtype], neighbours=True)
-    descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)
+    descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0, NORTH_UP)

@@ -11,8 +11,8 @@ values, so the least sum known is D. So a least sum of at most a + b + 1 is D: w
 be at most a + b, and known. An end whose queue is empty has reached all that it can: with no sum
 known, there is no way.
 
-*Which way.* Through the first cell, in row-major order, of those D // 2 hops from the first end and
-D - D // 2 from the other; from it back to both ends by `descend` of
+*Which way.* Through the northernmost cell, and of several the westernmost, of those D // 2 hops
+from the first end and D - D // 2 from the other; from it back to both ends by `descend` of
 `orograph.kernels.shortest_path_tree.backtrack`. All of this follows from final values, so the way
 does not depend on tiles or on the order of work.
 
@@ -186,7 +186,9 @@ class Search:
             if self._levels[end] < part:
                 self._advance(end, float(part), beyond_proof=True)
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
-        middle = divmod(index, self._run.context.quadtree.shape[1])
+        shape = self._run.context.quadtree.shape
+        cell = int(self._run.problem.orientation.turn_cells(index, shape))
+        middle = divmod(cell, shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))
         return np.concatenate([first[::-1], second[1:]])
 

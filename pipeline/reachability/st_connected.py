@@ -172,9 +172,9 @@ def st_connected(
     `hop_distance` does less work.
 
     Among the shortest paths the same one is always chosen, whatever the tiling and the number of
-    workers: the path through the first cell, in row-major order, of those midway (``hops // 2``
-    steps from ``s``). From that cell to both ends, each step goes to the first neighbour that is
-    one step nearer, east first, then clockwise.
+    workers: the path through the first cell, row by row from the north-west, of those midway
+    (``hops // 2`` steps from ``s``). From that cell to both ends, each step goes to the first
+    neighbour that is one step nearer, east first, then clockwise.
 
     References
     ----------

@@ -26,6 +26,7 @@ from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -60,7 +61,7 @@ class BidirectionalVisit:
     least: float
     """Hops of the shortest way through the tile that is known; infinite if there is none."""
     midway: int
-    """Row-major index in the grid of the tile's first cell midway on such a way, or -1."""
+    """Index in the turned grid of the tile's first cell midway on such a way, or -1."""
     cells: Array | None = None
     """The cells that a trace has passed, rows and columns."""
     ahead: tuple[int, int] | None = None
@@ -80,6 +81,8 @@ class EndPair(TileDefaults):
     """Hops from two ends as one problem: opening, visiting and saving its tiles."""
 
     hops: tuple[Hops, Hops]
+    orientation: Orientation = NORTH_UP
+    """That of the grid, by which ties are broken."""
 
     @property
     def backend(self) -> str:
@@ -125,19 +128,22 @@ class EndPair(TileDefaults):
         if least >= unreached:
             return math.inf, -1
         hops = least // PER_HOP
-        midway = np.flatnonzero((total == least) & (first == PER_HOP * (hops // 2)))
+        on_way = (total == least) & (first == PER_HOP * (hops // 2))
+        midway = np.flatnonzero(self.orientation.turn(on_way))
         if not midway.size:
             return hops, -1
         place = state.place
-        row, column = divmod(int(midway[0]), place.window.width)
-        return hops, (place.window.y + row) * place.grid[1] + place.window.x + column
+        window = self.orientation.turn_window(place.window, place.grid)
+        row, column = divmod(int(midway[0]), window.width)
+        return hops, (window.y + row) * place.grid[1] + window.x + column
 
     def _walk(self, state: PairState, trace: Trace) -> tuple[Array, tuple[int, int] | None]:
         window = state.place.window
         dist = get_backend(self.backend).to_host(state.fields[trace.end].state.dist)
         corner = np.array([window.y, window.x])
         row, column = trace.row - window.y, trace.column - window.x
-        cells, last = descend(dist, PER_HOP, self.hops[0].connectivity, row, column)
+        connectivity = self.hops[0].connectivity
+        cells, last = descend(dist, PER_HOP, connectivity, row, column, self.orientation)
         y, x = cells[-1].tolist()
         if last != (y, x):
             return cells + corner, (last[0] + window.y, last[1] + window.x)

@@ -247,7 +247,7 @@ def nearest_valid(
         Raster whose valid cells count.
     snap
         Distance in rows or columns within which a valid cell is searched; 0 moves no cell. Of
-        equally near cells the first in row-major order is taken.
+        equally near cells the northernmost is taken, of these the westernmost.
     """
     rows, columns = rows.copy(), columns.copy()
     lost = []
@@ -269,8 +269,18 @@ def nearest_valid(
         if not around.size:
             lost.append(i)
             continue
-        rows[i], columns[i] = around[np.argmin(((around - (row, column)) ** 2).sum(axis=1))]
+        rows[i], columns[i] = nearest_of(around, (row, column), raster.georeference)
     return rows, columns, np.sort(np.array(lost, np.int64))
+
+
+def nearest_of(cells: Indices, cell: tuple[int, int], place: Georeference) -> Indices:
+    """Return the nearest to a cell of some cells, shape (n, 2), by rows and columns.
+
+    Of equally near ones the northernmost, and of these the westernmost.
+    """
+    off = (cells - cell) * place.orientation
+    nearest: Indices = cells[np.lexsort((*off.T[::-1], (off**2).sum(axis=1)))[0]]
+    return nearest
 
 
 def _are_valid(

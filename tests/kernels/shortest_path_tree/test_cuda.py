@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from orograph.kernels.shortest_path_tree.cuda import (
     tight_steps,
 )
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
+from orograph.tiles.grid.orientation import Orientation
 
 SHAPE = 41, 70  # blocks that are not whole
 SOURCES = np.array([(3, 4, 2), (20, 60, 1), (39, 0, 0), (30, 30, 1)])  # row, column, rank
@@ -91,8 +93,9 @@ def test_a_tile_has_the_bits_of_the_twin(
     expected = np.where(labelled, (own << HOP_BITS) + hops, BARRIER)
     assert_array_equal(tile.state.dist[inner], expected)
 
-    codes = twin.back_directions(steps, reach, pairs, code, False)
-    assert_array_equal(back_directions(tile.state, code), codes, strict=True)
+    for orientation in itertools.starmap(Orientation, itertools.product((1, -1), repeat=2)):
+        codes = twin.back_directions(steps, reach, pairs, code, False, orientation)
+        assert_array_equal(back_directions(tile.state, code, orientation), codes, strict=True)
     own[~labelled] = -1
     assert_array_equal(labels_of(tile.state, code, -1), own, strict=True)
     found = labels_of(tile.state, PairCode(HOP_BITS, None, -7), -1)

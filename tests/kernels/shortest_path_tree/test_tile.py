@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from orograph.kernels.shortest_path_tree.tile import (
 )
 from orograph.kernels.vectors.lanes import MOVES
 from orograph.tiles.errors import RunError
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 
 SOURCES = ((3, 4, 7), (20, 40, 2), (29, 0, 5))
 
@@ -124,19 +126,21 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
     assert_array_equal(resolved, pairs)
     assert not left.any()
 
-    directions = np.full(dist.shape, NO_DIRECTION)
-    for y, x in np.argwhere(pairs < NOBODY).tolist():
-        label, hops = expected[y, x].tolist()
-        ways = [
-            CODES[-dy, -dx]
-            for m, (dy, dx) in enumerate(moves)
-            if tight[y - dy, x - dx] >> m & 1
-            and expected[y - dy, x - dx].tolist() == [label, hops - 1]
-        ]
-        directions[y, x] = min(ways) if hops else 0
     inner = slice(reach, -reach)
-    found_directions = back_directions(steps, reach, pairs, code, False)
-    assert_array_equal(found_directions, directions[inner, inner])
+    for south, east in itertools.product((1, -1), repeat=2):
+        directions = np.full(dist.shape, NO_DIRECTION)
+        for y, x in np.argwhere(pairs < NOBODY).tolist():
+            label, hops = expected[y, x].tolist()
+            ways = [
+                CODES[-dy * south, -dx * east]
+                for m, (dy, dx) in enumerate(moves)
+                if tight[y - dy, x - dx] >> m & 1
+                and expected[y - dy, x - dx].tolist() == [label, hops - 1]
+            ]
+            directions[y, x] = min(ways) if hops else 0
+        orientation = Orientation(south, east)
+        found_directions = back_directions(steps, reach, pairs, code, False, orientation)
+        assert_array_equal(found_directions, directions[inner, inner])
     labels = np.where(expected[..., 0] < NOBODY, expected[..., 0], -1)
     assert_array_equal(labels_of(pairs, reach, code, -1), labels[inner, inner])
 
@@ -165,4 +169,4 @@ def test_no_step_is_longer_than_the_halo_is_wide() -> None:
     steps[...] = 0
     near[...] = 1
     code = PairCode.of_tile(60, np.array([0]))
-    assert (back_directions(steps, 1, near, code, True) == NO_DIRECTION).all()
+    assert (back_directions(steps, 1, near, code, True, NORTH_UP) == NO_DIRECTION).all()

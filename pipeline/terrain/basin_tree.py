@@ -2,8 +2,9 @@
 
 A tile finds its basins and hands up those that reach its border, with the lowest saddles between
 them; every node joins what its children hand up across their seams (`orograph.kernels.terrain`).
-Pits and saddles are ordered by (height, row-major index in the grid), and nothing is computed from
-heights. So what is decided does not depend on how the grid is cut.
+Pits and saddles are ordered by (height, index in the grid), and nothing is computed from heights.
+So what is decided does not depend on how the grid is cut. Indices are row-major in the turned grid:
+of equal heights that which comes first from the north-west counts as lower.
 
 *Terminals* are vertices that are never decided: the outside, into which outlets drain, or points
 between which passes are sought. They stand for a cell below all others, whose number is negative.
@@ -12,7 +13,7 @@ between which passes are sought. They stand for a cell below all others, whose n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -28,6 +29,7 @@ from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.arrays import Array, Columns, Integers, Keys
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -44,7 +46,7 @@ class Cells(Columns):
 
     key: Keys
     cell: Integers
-    """Row-major index in the grid."""
+    """Row-major index in the turned grid."""
 
     def order(self) -> Integers:
         """Return the indices that sort the cells by height, then by number."""
@@ -118,6 +120,8 @@ class BasinTree:
     nodata: float | int | None
     connectivity: int
     backend: str
+    orientation: Orientation = field(default=NORTH_UP, kw_only=True)
+    """That of the grid."""
 
     takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
@@ -129,12 +133,27 @@ class BasinTree:
         return False
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the cells of a tile that lead to terminals, with the terminals' numbers."""
+        """Return the cells of a turned tile that lead to terminals, with the terminals' numbers."""
         raise NotImplementedError
+
+    def turn(self, cells: Array) -> Array:
+        """Return the cells of a tile turned, in memory of their own unless north is up."""
+        return cells if self.orientation == NORTH_UP else self.orientation.turn(cells).copy()
+
+    def cells_in(
+        self, place: Place, rows: Integers, columns: Integers
+    ) -> tuple[Integers, Integers]:
+        """Return which of some grid cells lie in a turned tile, and their indices in it."""
+        window = self.orientation.turn_window(place.window, place.grid)
+        here, cells = cells_in(window, rows, columns)
+        return here, self.orientation.turn_cells(cells, window.shape)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Find a tile's basins and their saddles; basins that reach its border stay undecided."""
-        heights, *others = cells
+        border = border_cells(*place.window.shape, place.sides)
+        border = self.orientation.turn_cells(border, place.window.shape)
+        place = self.orientation.turn_place(place)
+        heights, *others = map(self.turn, cells)
         tile = self._basins(heights)
         heights_at = partial(get_backend(self.backend).values_at, heights)
         labels, window = tile.labels, place.window
@@ -156,14 +175,16 @@ class BasinTree:
             Cells(self.keys(heights_at(tile.pits)), _in_grid(tile.pits, window, place.grid)),
             numbers,
         )
-        border = border_cells(*window.shape, place.sides)
         border_vertex = labels.ravel()[border].astype(np.int64) - 1
         summary, tree = _decide(pits, edges, heights_at(border), border_vertex)
         again = get_backend(self.backend).finds_again
         return summary, LeafState(NO_LABELS if again else labels, tree)
 
     def with_labels(self, saved: LeafState, heights: Array) -> LeafState:
-        """Return the saved state of a tile with its labels, which may not have been saved."""
+        """Return the saved state of a tile with its labels, found again if they were not saved.
+
+        ``heights`` are turned.
+        """
         if saved.labels.shape == heights.shape:
             return saved
         return replace(saved, labels=self._basins(heights).labels)
@@ -192,11 +213,12 @@ class BasinTree:
             )
         keys = self.keys(borders.values)
         valid = valid_cells(borders.values, self.nodata)
-        cells = Cells(keys, _in_grid(borders.cells, place.window, place.grid))
+        in_grid = _in_grid(borders.cells, place.window, place.grid)
+        cells = Cells(keys, self.orientation.turn_cells(in_grid, place.grid))
         a, b = borders.a, borders.b
         real = valid[a] & valid[b]
-        # the second end comes later, so it is the higher one of equals
-        higher = np.where(keys[a] > keys[b], a, b)[real]
+        later = cells.cell[a] > cells.cell[b]  # and so the higher one of equals
+        higher = np.where((keys[a] > keys[b]) | ((keys[a] == keys[b]) & later), a, b)[real]
         parts = [_Edges(m[s.first], m[s.second], s.saddles) for s, m in zip(summaries, members)]
         parts.append(_Edges(vertex[a[real]], vertex[b[real]], cells.take(higher)))
         if self.nodata_drains:

@@ -147,7 +147,13 @@ class DepressionTable(TableMaker):
         for name, links in zip(LINKS, (hierarchy.found.parent, hierarchy.found.spills_into)):
             to = links[finished["which"]]
             finished[name] = np.where(to < 0, -1, -2 - to)
-        return Shared(hierarchy, finished, pits)
+        return Shared(hierarchy, self._as_stored(finished), pits)
+
+    def _as_stored(self, columns: Table) -> Table:
+        """Return columns with row-major indices of cells in the grid, not in the turned one."""
+        problem: Any = self.run.problem
+        turn, shape = problem.orientation.turn_cells, self.run.rasters[0].shape
+        return {**columns, **{name: turn(columns[name], shape) for name in ("pit", "spill")}}
 
     def _shared_pits(self) -> tuple[Hierarchy, dict[Node, list[Integers]], tuple[int, int]]:
         """Return the hierarchy of depressions that span tiles or merge into such.
@@ -218,7 +224,7 @@ class DepressionTable(TableMaker):
         for node in nodes:
             for table, pits in zip(self.run.rows_of([node]), shared.pits[node], strict=True):
                 if "row" in table:
-                    parts.append({name: table[name] for name in names})
+                    parts.append(self._as_stored({name: table[name] for name in names}))
                     known.append((final[pits], table["row"]))
         pit = np.concatenate([part["pit"] for part in parts])
         place = np.empty(pit.size, np.int64)

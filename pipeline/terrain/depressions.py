@@ -106,7 +106,8 @@ class Depressions(FateTree):
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
         """Return the saved state of a tile together with its heights, read again."""
-        return self.with_labels(saved, cells[0]), get_backend(self.backend).to_host(cells[0])
+        heights = self.turn(cells[0])
+        return self.with_labels(saved, heights), get_backend(self.backend).to_host(heights)
 
     def finish(self, place: Place, saved: TileState, message: Fates) -> dict[str, Array]:
         """Return the depression label of each cell of a tile, if labels are requested."""
@@ -114,8 +115,9 @@ class Depressions(FateTree):
             return {}
         fates, water = self._water(saved, message)
         labels = np.zeros(saved[1].shape, np.int64)
-        labels.ravel()[water.cells] = fates.pits.cell[water.pit] + 1
-        return {LABELS.name: labels}
+        pits = self.orientation.turn_cells(fates.pits.cell, place.grid)
+        labels.ravel()[water.cells] = pits[water.pit] + 1
+        return {LABELS.name: self.turn(labels)}
 
     def table_maker(self, run: QuadtreePass) -> DepressionTable:
         """Return the builder of the table of depressions."""
@@ -128,9 +130,10 @@ class Depressions(FateTree):
         own = np.zeros(fates.heir.size, np.bool_)
         own[_with_depth(tree, fates)] = True
         hierarchy = self.hierarchy(fates, tree.dead, own)
-        row = (
-            None if self.row_areas is None else cells // heights.shape[1] + np.int64(place.window.y)
-        )
+        row = None
+        if self.row_areas is not None:
+            in_tile = self.orientation.turn_cells(cells.astype(np.int64), heights.shape)
+            row = in_tile // heights.shape[1] + place.window.y
         number = hierarchy.find(pit, key)
         exponents = hierarchy.exponents(key)
         held = hierarchy.nothing(exponents, heights.size)
@@ -302,11 +305,11 @@ def depressions(
 
     Notes
     -----
-    Cells are ordered by (height, row-major index), and volumes are exact sums, rounded once: the
-    result is the same for any tiling. If waters meet at the same height, they form one larger
-    depression. A depression spills at the first cell where it meets other water, into the water
-    with the lowest cell; -1 is the outside, or a depression that was left out as too small. Each
-    cell is read twice.
+    Cells are ordered by height, equal ones row by row from the north-west, and volumes are exact
+    sums, rounded once: the result is the same for any tiling. If waters meet at the same height,
+    they form one larger depression. A depression spills at the first cell where it meets other
+    water, into the water with the lowest cell; -1 is the outside, or a depression that was left out
+    as too small. Each cell is read twice.
 
     References
     ----------
@@ -341,6 +344,7 @@ def depressions(
         _cell_area(place),
         row_areas,
         labels,
+        orientation=place.orientation,
     )
     parameters = {"least": repr(least), "labels": labels}
     return terrain_job(problem, (raster,), parameters, spec, compile_kernels, heights=HEIGHTS)

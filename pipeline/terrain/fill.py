@@ -14,6 +14,7 @@ from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
+from orograph.tiles.grid.orientation import NORTH_UP
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 
@@ -75,8 +76,8 @@ def fill_depressions(
     -----
     The result is exact: a filled cell has the height of one of the raster's cells, so any priority
     flood gives the same result, and any tiling the same bits. Cells from which no path leads to an
-    outlet are not changed; by default there are none. Among equally low cells, the first is the
-    lowest of its depression. Each cell is read twice and written once.
+    outlet are not changed; by default there are none. Among equally low cells, the first
+    from the north-west is the lowest of its depression. Each cell is read twice and written once.
 
     References
     ----------
@@ -117,6 +118,8 @@ def fill_depressions(
         targets,
         outlets is None,
         deepest,
+        # levels depend on no order of cells, which cell is the lowest of a depression does
+        orientation=raster.georeference.orientation if "depression" in wanted else NORTH_UP,
     )
     parameters = {
         "outlets": repr(points and [points.rows.tolist(), points.columns.tolist()]),

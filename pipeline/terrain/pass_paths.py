@@ -1,8 +1,8 @@
 """Find shortest paths that go no higher than the pass between their ends.
 
-Of all cells those up to the pass, by (height, row-major index), join its two sides at the pass and
-nowhere else. So a shortest path through them crosses it. It is found by the bidirectional search of
-`orograph.reachability.search`, which reads only the tiles that it touches.
+Of all cells those up to the pass, by (height, index in the turned grid), join its two sides at the
+pass and nowhere else. So a shortest path through them crosses it. It is found by the bidirectional
+search of `orograph.reachability.search`, which reads only the tiles that it touches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BelowRaster(MaskRaster):
 
     key: int
     cell: int
-    """Row-major index of that one in the grid."""
+    """Row-major index of that one in the turned grid."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the mask of ``window`` as uint8."""
@@ -35,6 +35,7 @@ class BelowRaster(MaskRaster):
         keys = order_keys(cells)
         rows = (np.arange(window.height) + window.y)[:, None] * self.shape[1]
         indices = rows + np.arange(window.width) + window.x
+        indices = self.georeference.orientation.turn_cells(indices, self.shape)
         below = (keys < self.key) | ((keys == self.key) & (indices <= self.cell))
         mask: npt.NDArray[np.bool_] = below & valid_cells(cells, self.raster.nodata)
         return mask.astype(np.uint8)

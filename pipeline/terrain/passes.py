@@ -17,7 +17,7 @@ from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.operations.operation import operation
-from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
+from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, places_of
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Integers
@@ -61,7 +61,7 @@ class Passes(BasinTree):
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells of the points in a tile; each is a terminal."""
-        here, cells = cells_in(place.window, self.rows, self.columns)
+        here, cells = self.cells_in(place, self.rows, self.columns)
         return Terminals(cells, ~here)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
@@ -187,7 +187,7 @@ class PassTable(TableMaker):
         raster, problem, tree = self.run.rasters[0], self.problem, self.found
         edge, split = tree["edge"], problem.points
         heights = decode_keys(tree["key"], raster.dtype).astype(np.float64)
-        at = places_of(tree["cell"], raster)
+        at = places_of(problem.orientation.turn_cells(tree["cell"], raster.shape), raster)
         ends = places_of(problem.rows * raster.shape[1] + problem.columns, raster)
         of_pairs = {
             "elevation": np.append(heights, np.inf)[edge],
@@ -312,13 +312,13 @@ def pass_elevation(
 
     Notes
     -----
-    Cells are ordered by (height, row-major index), so the pass is a single cell, whatever the
-    tiling. The cells of the points themselves count. Each cell is read once, and no raster is
-    written; the matrix is computed from the tree that joins the points. A path only uses cells that
-    come before the pass in this order, and the pass itself. So it crosses the pass, and it is the
-    path of fewest steps that `st_connected` finds on these cells; from a target that is also a
-    point, it is the reversed path from that point. Each pair needs a search for its path, and the
-    cells of all paths are held in memory.
+    Cells are ordered by height, equal ones row by row from the north-west, so the pass is a single
+    cell, whatever the tiling. The cells of the points themselves count. Each cell is read once, and
+    no raster is written; the matrix is computed from the tree that joins the points. A path only
+    uses cells that come before the pass in this order, and the pass itself. So it crosses the pass,
+    and it is the path of fewest steps that `st_connected` finds on these cells; from a target that
+    is also a point, it is the reversed path from that point. Each pair needs a search for its path,
+    and the cells of all paths are held in memory.
 
     References
     ----------
@@ -357,6 +357,7 @@ def pass_elevation(
         starts[0].size,
         targets is None,
         paths,
+        orientation=raster.georeference.orientation,
     )
     parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
     parameters |= {"same": problem.same, "paths": paths}

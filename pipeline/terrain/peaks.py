@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -105,9 +105,11 @@ class PeakTable(TableMaker):
         """Return the columns of the table, peaks in row-major order."""
         tables = list(self.run.all_rows())
         rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        raster, problem = self.run.rasters[0], cast("Peaks", self.run.problem)
+        for name in ("peak", "col", "parent"):
+            rows[name] = problem.orientation.turn_cells(rows[name], raster.shape)
         order = order_indices(rows["peak"])
         rows = {name: column[order] for name, column in rows.items()}
-        raster = self.run.rasters[0]
         lost = rows["col"] < 0
         peak = places_of(rows["peak"], raster)
         col = places_of(np.where(lost, 0, rows["col"]), raster)
@@ -166,11 +168,11 @@ def peaks(
 
     Notes
     -----
-    Cells are ordered by height; among equal heights, the first in row-major order counts as higher.
-    So the result is the same for any tiling. A flat top is one peak, at its first cell. The parent
-    is the highest of the peaks that are joined at the key col; it is always in the table.
-    ``col_elevation`` and ``prominence``, the exact difference of two heights, are rounded once to
-    float64. Each cell is read once.
+    Cells are ordered by height; among equal heights, the first from the north-west, row by row,
+    counts as higher. So the result is the same for any tiling. A flat top is one peak, at its first
+    cell. The parent is the highest of the peaks that are joined at the key col; it is always in the
+    table. ``col_elevation`` and ``prominence``, the exact difference of two heights, are rounded
+    once to float64. Each cell is read once.
 
     References
     ----------
@@ -192,6 +194,9 @@ def peaks(
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
     chosen = choose_backend("tile_basins", (raster,), spec)
-    problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
+    orientation = raster.georeference.orientation
+    problem = Peaks(
+        raster.nodata, connectivity, chosen, raster.dtype, least, orientation=orientation
+    )
     parameters = {"min_prominence": repr(problem.min_prominence)}
     return terrain_job(problem, (raster,), parameters, spec, heights=HEIGHTS)

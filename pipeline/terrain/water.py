@@ -31,7 +31,6 @@ from orograph.terrain.basin_tree import (
     Terminals,
     Tree,
     cells_at_edge,
-    cells_in,
 )
 from orograph.tiles.arrays import Array, Columns, Keys
 from orograph.tiles.grid.quadtree import Place
@@ -74,7 +73,7 @@ class WaterLevel(BasinTree):
         if self.nodata_drains:
             cells = cells_at_edge(place, labels, self.connectivity)
         elif self.points is not None:
-            cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
+            cells = np.unique(self.cells_in(place, self.points.rows, self.points.columns)[1])
         else:
             marks = get_backend(self.backend).to_host(others[0])
             marked = is_source(marks, self.marked_nodata, self.marked_values)
@@ -101,7 +100,8 @@ class WaterLevel(BasinTree):
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
         """Return the saved state of a tile together with its heights, read again."""
-        return self.with_labels(saved, cells[0]), cells[0]
+        heights = self.turn(cells[0])
+        return self.with_labels(saved, heights), heights
 
     def finish(self, place: Place, saved: TileState, message: Levels) -> dict[str, Array]:
         """Raise the cells of a tile to the water level; return the requested rasters."""
@@ -120,7 +120,8 @@ class WaterLevel(BasinTree):
         filled = kernel("raise_cells", self.backend)(heights, labels, levels)
         names = {variable.name for variable in self.outputs}
         if self.dry is None and names.isdisjoint(("depth", "depression")):
-            return dict.fromkeys(names, filled)  # a GPU encodes what it has raised
+            # a GPU encodes what it has raised
+            return dict.fromkeys(names, self.turn(filled))
         filled, heights = map(get_backend(self.backend).to_host, (filled, heights))
         arrays = {}
         if "depth" in names:
@@ -133,13 +134,13 @@ class WaterLevel(BasinTree):
             raised[labels == 0] = np.nan
             arrays["depth"] = raised
         if "depression" in names:
-            number = np.append(0, water.pits.cell + 1)
+            number = np.append(0, self.orientation.turn_cells(water.pits.cell, place.grid) + 1)
             arrays["depression"] = np.where(filled > heights, number[labels], 0)
         if self.dry is not None:
             filled[np.append(True, ~water.reached)[labels]] = self.dry
         for name in names - arrays.keys():
             arrays[name] = filled
-        return arrays
+        return {name: self.turn(array) for name, array in arrays.items()}
 
 
 def _spread(tree: Tree, message: Levels) -> Levels:

@@ -132,7 +132,7 @@ def _geodesic(
     )
     if turned:  # an edge between rows is kept at the later one; those out of the grid do not count
         at_row = y.size - 1 - np.arange(y.size + 2)
-        lengths = np.stack([lengths[k, at_row + rows] for k, rows in enumerate((0, 1, 1, 2, 1))])
+        lengths = np.stack([lengths[k, at_row + gap] for k, gap in enumerate((0, 1, 1, 2, 1))])
     pole = lengths[0, : y.size] == 0
     if pole.any():
         at = int(pole.argmax())

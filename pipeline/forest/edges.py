@@ -71,11 +71,11 @@ def forest_lines(
             f"window: {part.height} x {part.width} cells; at most {MOST_CELLS} become lines at "
             "once: give a window (first row, first column, rows, columns)"
         )
-    edges = raster.read(part)
+    edges, place = raster.read(part), raster.georeference
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)
-        other = cells + np.array([dy, dx])
+        other = cells + np.array([dy, dx]) * place.orientation
         inside = ((other >= 0) & (other < part.shape)).all(axis=1)
         firsts.append(cells[inside])
         seconds.append(other[inside])
@@ -83,7 +83,6 @@ def forest_lines(
     order = np.lexsort((start[:, 1], start[:, 0]))
     corner = np.array([part.y, part.x])
     start, end = start[order] + corner, end[order] + corner
-    place = raster.georeference
     ends = [coordinates_of(cells[:, 0], cells[:, 1], place) for cells in (start, end)]
     both = np.stack(ends, axis=1)
     columns = {"row": start[:, 0], "column": start[:, 1]}

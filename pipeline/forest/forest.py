@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus
+from orograph.engines.quadtree_pass import join_on_gpus
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.forest.turned import turned_pass
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
@@ -303,11 +304,11 @@ def minimum_spanning_forest(
     -------
     xarray.Dataset
         ``edges``, uint8, shape (y, x): bit 0 is the edge to the east neighbour, bit 1 south-west,
-        bit 2 south, bit 3 south-east; each edge is stored once, at its end with the smaller
-        row-major index. Coordinates and CRS are those of the input. Attributes: ``total_weight``
-        (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
-        ``edge_count``, ``tree_count``. For a `Graph`: ``in_forest`` (edge), bool, in the order of
-        its source; its edges are ordered by weight, then by their number.
+        bit 2 south, bit 3 south-east, on the compass; each edge is stored once, at its end that
+        comes first, row by row from the north-west. Coordinates and CRS are those of the input.
+        Attributes: ``total_weight`` (float64, the exact sum rounded once; infinite beyond float64),
+        ``vertex_count``, ``edge_count``, ``tree_count``. For a `Graph`: ``in_forest`` (edge), bool,
+        in the order of its source; its edges are ordered by weight, then by their number.
 
     Raises
     ------
@@ -322,10 +323,10 @@ def minimum_spanning_forest(
     Notes
     -----
     The forest is *the* minimum spanning forest under a total order of the edges: by weight, for
-    ``"max"`` then by the lower cell, and last by the row-major index of the first end and the
-    direction. So it is the same, bit for bit, for every tile size, number of workers and backend.
-    Each cell is read once and each output cell is written once; tasks hold a few tiles and border
-    data.
+    ``"max"`` then by the lower cell, and last by the first end, row by row from the north-west, and
+    the direction. So it is the same, bit for bit, for every tile size, number of workers and
+    backend. Each cell is read once and each output cell is written once; tasks hold a few tiles and
+    border data.
 
     References
     ----------
@@ -363,8 +364,8 @@ def minimum_spanning_forest(
     kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
     warm_up = kernels if may_use_numba(chosen) else None
     larger = join_on_gpus if spec.tile is None else None
-    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec, join_tiles=larger)
-    return job
+    engine = partial(turned_pass, raster.georeference.orientation)
+    return raster_job(engine, problem, (raster,), parameters, warm_up, spec, join_tiles=larger)
 
 
 def estimate_forest(grid: Grid, *, workers: int, gpus: Gpus | None = None) -> Plan:

@@ -24,6 +24,7 @@ from orograph.plotting.reading import read_picture
 from orograph.plotting.relief import draw_relief
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.grid.border import DIRECTION_STEPS
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import open_raster
 
@@ -64,7 +65,7 @@ def forest_picture(
     raster = open_raster(elevation)
     place = raster.georeference
     mask = np.asarray(edges.values)
-    first, second, branch = _branches(mask)
+    first, second, branch = _branches(mask, place.orientation)
     drawn = branch >= max(3, mask.size // 20_000)
     order = np.argsort(branch[drawn])
     first, second, branch = first[drawn][order], second[drawn][order], branch[drawn][order]
@@ -158,13 +159,13 @@ def _save(axes: Axes, title: str, path: str | Path) -> Path:
     return Path(path)
 
 
-def _branches(mask: npt.NDArray[np.uint8]) -> tuple[Any, Any, Any]:
+def _branches(mask: npt.NDArray[np.uint8], orientation: Orientation) -> tuple[Any, Any, Any]:
     """Return the edges of a forest, and the size of the smaller part each would cut off."""
     width = mask.shape[1]
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         first = np.flatnonzero(mask.ravel() >> direction & 1)
         firsts.append(first)
-        seconds.append(first + dy * width + dx)
+        seconds.append(first + orientation.south * dy * width + orientation.east * dx)
     first, second = np.concatenate(firsts), np.concatenate(seconds)
     return first, second, cut_sizes(first, second, mask.size)

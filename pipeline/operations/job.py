@@ -80,7 +80,7 @@ class Job(ABC, Generic[T]):
         return False
 
     def concern(self, result: T) -> str | None:
-        """Return what to warn of with a result, if it is not what one would expect."""
+        """Return a warning about a result that is not what one would expect; mostly None."""
         return None
 
     @abstractmethod
@@ -274,7 +274,7 @@ class RasterJob(DatasetJob):
     """Those of output rasters and columns that the problem does not know."""
 
     def concern(self, result: xr.Dataset) -> str | None:
-        """Return what the problem warns of with a result."""
+        """Return the warning of the problem about a result, if it has one."""
         concern = getattr(self.problem, "concern", None)
         return None if concern is None else concern(result)
 

@@ -162,7 +162,7 @@ def _identity(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:
     """Return what a run is known by when it is resumed."""
     jobs = []
 
-    class Launched(Exception):
+    class Launched(og.OrographError):
         pass
 
     def launch(job: Any, name: str, *more: Any, **how: Any) -> None:

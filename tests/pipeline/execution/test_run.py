@@ -220,20 +220,21 @@ class RottenArray(ArrayRaster):
         return super().read(window)
 
 
-def test_an_exception_comes_through_as_it_is() -> None:
+def test_an_unforeseen_exception_is_the_cause_of_an_own_error() -> None:
     run = og.minimum_spanning_forest.submit(RottenArray(GRID, GRID.dtype), tile=TILE)
     for _ in range(2):
-        with pytest.raises(Rotten, match="row 40"):
+        with pytest.raises(og.RunError, match="Rotten: row 40") as caught:
             run.result()
+        assert isinstance(caught.value.__cause__, Rotten)
     assert run.status == "failed"
     assert repr(run).startswith("<orograph.Run: failed, ")
-    with pytest.raises(Rotten, match="row 40"):
+    with pytest.raises(og.RunError, match="Rotten: row 40"):
         og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE)
 
 
 def test_a_run_that_fails_stops_its_other_threads() -> None:
     before = set(threading.enumerate())
-    with pytest.raises(Rotten):
+    with pytest.raises(og.RunError, match="Rotten"):
         og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE)
     assert set(threading.enumerate()) <= before
 

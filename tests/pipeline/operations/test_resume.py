@@ -69,7 +69,7 @@ RUNS: dict[str, Callable[..., xr.Dataset]] = {
 }
 
 
-class Stopped(Exception):
+class Stopped(og.OrographError):
     """The run was stopped."""
 
 

@@ -147,12 +147,13 @@ def _results_of(a: object, b: object) -> tuple[list[Hashable] | None, list[xr.Da
         named = [("a", shown(a), a), ("b", shown(b), b)]
     results = []
     for name, words, given in named:
-        if not isinstance(given, xr.Dataset | str | os.PathLike):
+        if not isinstance(given, xr.Dataset | xr.DataArray | str | os.PathLike):
             raise InputError(f"{name}: {words}; give what cost_distance returns, or its path")
+        is_read = not isinstance(given, xr.Dataset)
         result = open_result(given, "cost_distance", name)
         if "cost" not in result:
             raise InputError(f"{name}: {words}; give what cost_distance returns")
-        if "cost_model" not in result.attrs:
+        if is_read and "cost_model" not in result.attrs:
             raise InputError(
                 f"{name}: {words} does not say its cost model; give all that cost_distance "
                 "returned, not one variable, or a file written by out= or from all of it"

@@ -112,8 +112,8 @@ def attributes_of_result(source: Any, raster: Raster) -> Mapping[str, Any]:
     """Return the attributes that a raster shares with others of its result, such as counts."""
     if isinstance(raster, StoreRaster):
         return read_metadata(raster.storage).attributes
-    if isinstance(raster, FileRaster):
-        return raster.shared_attrs
+    if hasattr(raster, "shared_attrs"):
+        return dict(raster.shared_attrs)
     return getattr(source, "attrs", {}) if hasattr(source, "data_vars") else {}
 
 

@@ -164,11 +164,12 @@ def _beside(axes: Axes) -> Any:
 
 def _taken(axes: Axes) -> float:
     """Return how many inches to the right of the axes legends and colour bars take."""
+    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.legend import Legend
 
     figure: Any = axes.figure.get_figure(root=True)
     right: float = axes.transAxes.transform((1, 0))[0]
-    renderer = figure.canvas.get_renderer()
+    renderer = RendererAgg(1, 1, figure.dpi)  # that of the canvas would keep a picture's memory
     there = [*axes.child_axes, *(item for item in axes.artists if isinstance(item, Legend))]
     boxes = [item.get_tightbbox(renderer) for item in there]
     ends: list[float] = [(box.x1 - right) / figure.dpi for box in boxes if box is not None]

@@ -38,14 +38,9 @@ MOST_PIXELS = 2**16
 _STATED_UNITS = {model.units for model in MODELS.values()} - {""}
 
 
-class _Shown(NamedTuple):
-    """CRS and scale bar of axes on which `plot` has drawn."""
-
-    crs: CRSLike | None
-    bar: Artist
-
-
-_SHOWN: WeakKeyDictionary[Axes, _Shown] = WeakKeyDictionary()
+_SHOWN: WeakKeyDictionary[Artist, CRSLike | None] = WeakKeyDictionary()
+"""CRS of axes, by the scale bar that `plot` has drawn on them. A value that led to the axes, as the
+bar does, would keep them for ever."""
 
 
 @own_errors
@@ -127,8 +122,8 @@ def plot(
     terrain = None if basemap is None else open_raster(basemap, argument="basemap")
     axes = ax if ax is not None else pyplot.subplots(figsize=(8, 6), layout="compressed")[1]
     empty = not axes.has_data()
-    before = None if empty else _SHOWN.get(axes)
-    target = before.crs if before else crs
+    before = None if empty else next((bar for bar in axes.artists if bar in _SHOWN), None)
+    target = _SHOWN[before] if before else crs
     if terrain is not None:
         with same_view(axes):
             draw_relief(axes, terrain, target, most)
@@ -159,8 +154,8 @@ def plot(
     name_axes(axes, target)
     update_marks(axes)
     if before:
-        before.bar.remove()
-    _SHOWN[axes] = _Shown(target, draw_scale_bar(axes, target))
+        before.remove()
+    _SHOWN[draw_scale_bar(axes, target)] = target
     return axes
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -502,3 +504,15 @@ def test_a_local_crs_has_the_scale_bar_of_its_unit(dem: xr.DataArray) -> None:
     drawn = og.plot(dem.rio.write_crs(pyproj.CRS(local + 'LENGTHUNIT["metre",1]]')))
     assert bars(drawn) == ["500 m"]
     matplotlib.pyplot.close("all")
+
+
+def test_a_figure_that_is_closed_is_not_kept() -> None:
+    result = og.cost_distance(np.ones((6, 7)), [(0, 0)], outputs=("cost", "back_direction"))
+    axes = og.plot(result)
+    og.plot(og.least_cost_path(result, [(6, 5)]), ax=axes)
+    assert len([a for a in axes.artists if type(a).__name__ == "AnchoredSizeBar"]) == 1
+    figure = weakref.ref(axes.figure)
+    matplotlib.pyplot.close(axes.figure)
+    del axes
+    gc.collect()
+    assert figure() is None

@@ -893,7 +893,7 @@ def test_a_run_broken_off_before_it_saved_its_keys_finds_its_sources_again(
         return write(self, *rest)
 
     with monkeypatch.context() as patch, og.config.set(field=0):
-        patch.setattr(tile_states, "_limit", lambda: 0)
+        patch.setattr(tile_states, "room_for_states", lambda *_: 0)
         patch.setattr(driver._Driver, "_save", lambda self: None)
         patch.setattr(driver._Driver, "write", broken_off)
         with pytest.raises(KeyboardInterrupt):

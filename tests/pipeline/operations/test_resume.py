@@ -170,7 +170,9 @@ def test_exchanged_checkpoints_are_not_taken_for_one_another(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tile_states, "_limit", lambda: 0)  # all states of tiles are spilled
+    monkeypatch.setattr(
+        tile_states, "room_for_states", lambda *_: 0
+    )  # all states of tiles are spilled
     out = tmp_path / "out"
     where: tuple[Any, str] = (StoreSink, "writer")
     if kind == "Floyd-Warshall":

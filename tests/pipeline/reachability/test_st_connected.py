@@ -427,7 +427,7 @@ def test_states_that_do_not_fit_memory_are_spilled_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "orograph.engines.tile_states._limit", lambda: 30_000
+        "orograph.engines.tile_states.room_for_states", lambda *_: 30_000
     )  # three tiles of 16 x 16 cells
     mask, s, t = MAZES["noise with ways through"]
     mask[s] = mask[t] = True

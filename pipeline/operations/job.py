@@ -51,6 +51,9 @@ class Job(ABC, Generic[T]):
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
 
+    reads_all: bool = field(default=True, kw_only=True)
+    """Whether the run reads all cells; else Dask arrays are computed where they are read."""
+
     tells_whole: ClassVar[bool] = False
     """Whether the metadata of the empty result tell whether all of it is there."""
 

@@ -10,19 +10,21 @@ the `Gpus` that the plan's argument ``gpu_memory`` stands for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from inspect import Parameter
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from orograph.execution.feedback import compilations
 from orograph.execution.settings import check_settings, thread_count
 from orograph.plans.grid import Gpus, open_grid
-from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
+from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
+from orograph.tiles.raster.raster import LazyRaster, open_raster
 
 if TYPE_CHECKING:
     from orograph.operations.operation import Operation
@@ -75,7 +77,7 @@ def make_plan(
     signature = inspect.Signature(operation.own)
     given = signature.bind_partial(*args, **{n: v for n, v in kwargs.items() if n in own}).arguments
     given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
-    subject = given.pop(first)
+    subject, opened = given.pop(first), None
     estimate = _estimate_for(operation, first, subject)
     parameters = {p.name: p for p in _parameters(estimate)}
     gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
@@ -84,7 +86,9 @@ def make_plan(
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
     if "grid" in parameters:
         which = {n: given[n] for n in ("band", "variable") if n in own and n in given}
-        subject = open_grid(subject, **cuts, **which, argument=first, workers=workers)
+        if not isinstance(subject, RasterSpec):
+            subject = opened = open_raster(subject, **which, argument=first)
+        subject = open_grid(subject, **cuts, argument=first, workers=workers)
     elif any(value is not None for value in cuts.values()):
         ((name, value), *_) = ((n, v) for n, v in cuts.items() if v is not None)
         raise InputError(f"{name}: {shown(value)}; {first} is not cut into tiles: leave it out")
@@ -94,11 +98,15 @@ def make_plan(
         wanted["gpus"] = Gpus.of(gpu_memory, workers)
     function = _imported(estimate)
     if workers:
-        return function(subject, workers=workers, **wanted)
-    threads = thread_count()
-    alone = {"threads": threads} if "threads" in parameters else {}
-    plan = function(subject, workers=1, **alone, **wanted)
-    return _of_this_process(plan, 1 if alone or gpu_memory is not None else threads)
+        plan = function(subject, workers=workers, **wanted)
+    else:
+        threads = thread_count()
+        alone = {"threads": threads} if "threads" in parameters else {}
+        plan = function(subject, workers=1, **alone, **wanted)
+        plan = _of_this_process(plan, 1 if alone or gpu_memory is not None else threads)
+    if isinstance(opened, LazyRaster) and opened.is_computed:
+        return _with_input(plan, opened)
+    return plan
 
 
 def _estimate_for(operation: Operation[..., Any], first: str, subject: object) -> str:
@@ -128,6 +136,31 @@ def _imported(name: str) -> Callable[..., Plan]:
 def _parameters(name: str) -> list[Parameter]:
     """Return the signature parameters of an estimating function."""
     return list(inspect.signature(_imported(name)).parameters.values())
+
+
+def _with_input(plan: Plan, raster: LazyRaster) -> Plan:
+    """Return the plan of a run on a raster that Dask computes into a store first.
+
+    Where its blocks and the shards do not lie in one another, Dask holds the parts of two rows of
+    them. What its own tasks take is not known.
+    """
+    chunks, size = raster.cells.chunks or ((), ()), raster.bytes_per_cell
+    sides = zip(chunks, raster.shape, strict=True)
+    nested = all(_are_nested(lengths, plan.shard, count) for lengths, count in sides)
+    height, width = (max(plan.shard, *lengths) for lengths in chunks)
+    held = 2 * height * width * size * (1 if plan.workers else thread_count())
+    if not nested:
+        held = max(held, 2 * height * raster.shape[1] * size // max(plan.workers, 1))
+    name = "memory_per_worker" if plan.workers else "memory_client"
+    memory: Any = {name: max(getattr(plan, name), WORKER_BYTES + held)}
+    cells = raster.shape[0] * raster.shape[1]
+    return replace(plan, **memory, bytes_checkpoints=plan.bytes_checkpoints + cells * size)
+
+
+def _are_nested(lengths: Sequence[int], shard: int, count: int) -> bool:
+    """Return whether each chunk along a dimension lies in a shard, or each shard in a chunk."""
+    ends, marks = set(accumulate(lengths)), {*range(shard, count, shard), count}
+    return ends <= marks or marks <= ends
 
 
 def _of_this_process(worker: Plan, threads: int) -> Plan:

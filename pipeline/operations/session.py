@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +47,7 @@ from orograph.operations.base_session import Session
 from orograph.operations.file_target import FileTarget, check_place
 from orograph.operations.first_worker import decide_backend
 from orograph.operations.job import DatasetJob, Job
+from orograph.operations.scratch import store_computed
 from orograph.operations.workspace import Workspace, is_whole, look_at, refuse_unversioned
 from orograph.tiles.at_once import at_once
 from orograph.tiles.convert.ingest import ingest
@@ -53,9 +55,10 @@ from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata
 from orograph.tiles.grid.quadtree import Quadtree
-from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.raster.mask import replace_sources, sources_of
+from orograph.tiles.raster.raster import ArrayRaster, LazyRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
@@ -347,8 +350,8 @@ class StoredSession(Session[T]):
             worker_memory=memory_of_worker(client) if client else 0,
             begun=self._begun.timestamp(),
         )
-        self.engine = engine = job.engine(self._reachable(), context, backend)
         try:
+            self.engine = engine = job.engine(self._reachable(context), context, backend)
             with jobs.shared(engine, client, self._witness) as handle:
                 return engine, engine.run(client, handle, self.cancelled)
         except InputError:
@@ -365,20 +368,32 @@ class StoredSession(Session[T]):
             self._backend = decide_backend(self.client, self.cancelled)
         check_workers(self.client, self._witness)
 
-    def _reachable(self) -> tuple[Raster, ...]:
-        """Return the input rasters; in-memory ones are stored on disk for the cluster."""
-        reachable: list[Raster] = []
-        layout = self.job.layout
-        for number, raster in enumerate(self.job.rasters):
-            if self.client is not None and isinstance(raster, ArrayRaster):
-                copy = self.space.work.child(f"input-{number}.zarr")
-                if not is_whole(copy):
-                    copy.delete_all()
-                    # whoever began it is gone: this run holds the folder
-                    ingest(raster, copy, tile=layout.tile, shard=layout.shard, takeover=True)
-                raster = StoreRaster(copy)
-            reachable.append(raster)
-        return tuple(reachable)
+    def _reachable(self, context: RunContext) -> tuple[Raster, ...]:
+        """Return the input rasters as tasks read them: lazy ones, and for a cluster those in
+        memory, from a store beside the checkpoints.
+        """
+        job, client = self.job, self.client
+        layout, lazy = job.layout, dict[Storage, LazyRaster]()
+        copies: dict[Raster, Storage] = {}
+        sources = dict.fromkeys(chain.from_iterable(map(sources_of, job.rasters)))
+        for number, raster in enumerate(sources):
+            is_lazy = isinstance(raster, LazyRaster) and raster.is_computed and job.reads_all
+            if not is_lazy and (client is None or not isinstance(raster, ArrayRaster)):
+                continue
+            copies[raster] = copy = self.space.work.child(f"input-{number}.zarr")
+            if is_whole(copy):
+                continue
+            copy.delete_all()
+            if isinstance(raster, LazyRaster):
+                lazy[copy] = raster
+            else:
+                # whoever began it is gone: this run holds the folder
+                ingest(raster, copy, tile=layout.tile, shard=layout.shard, takeover=True)
+        if lazy:
+            begin_phase("input")
+            store_computed(lazy, layout, context.token, client, self.cancelled)
+        stored = {raster: StoreRaster(copy) for raster, copy in copies.items()}
+        return tuple(replace_sources(raster, stored) for raster in job.rasters)
 
     def _refuse_changed(self) -> None:
         """Raise RunError if an input file has changed since the run began."""

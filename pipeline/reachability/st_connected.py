@@ -217,7 +217,8 @@ def st_connected(
         return engine.reach()
 
     of_grid = (raster,), raster.shape, layout, chosen
-    return UnstoredJob(*of_grid, "st-connected", make_engine, result, spec=spec)
+    searches = "st-connected", make_engine, result
+    return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False)
 
 
 def _graph_job(

@@ -55,11 +55,16 @@ class Window:
         more = 2 * width
         return Window(self.y - width, self.x - width, self.height + more, self.width + more)
 
+    def overlap(self, other: Window) -> Window:
+        """Return the part of this window inside another one, possibly empty."""
+        y, x = max(self.y, other.y), max(self.x, other.x)
+        bottom = min(self.y + self.height, other.y + other.height)
+        right = min(self.x + self.width, other.x + other.width)
+        return Window(y, x, max(bottom - y, 0), max(right - x, 0))
+
     def clip(self, shape: tuple[int, int]) -> Window:
         """Return the part of this window inside a grid of ``shape``, possibly empty."""
-        y, x = max(self.y, 0), max(self.x, 0)
-        bottom, right = min(self.y + self.height, shape[0]), min(self.x + self.width, shape[1])
-        return Window(y, x, max(bottom - y, 0), max(right - x, 0))
+        return self.overlap(Window(0, 0, *shape))
 
 
 def parse_window(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -18,6 +20,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import Nodata, fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
+from orograph.tiles.store.decoded_cache import LIMIT_BYTES, ArrayCache
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -160,6 +163,35 @@ class ArrayRaster(_RasterOf["NDArray[Any]"]):
         return f"array-{_digest(self)}"
 
 
+class BlockCache:
+    """Blocks of a Dask array that were computed last, each by one thread; empty once pickled."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all blocks."""
+        self._cells = ArrayCache(LIMIT_BYTES)
+        self._lock = Lock()
+        self._at_work: dict[Window, Lock] = {}
+
+    def get(self, block: Window, compute: Callable[[Window], NDArray[Any]]) -> NDArray[Any]:
+        """Return the cells of a block, which must not be changed; compute them if necessary."""
+        with self._lock:
+            at_work = self._at_work.setdefault(block, Lock())
+        with at_work:
+            with self._lock:
+                cells = self._cells.get(block)
+            if cells is None:
+                cells = compute(block)
+                with self._lock:
+                    self._cells.put(block, cells)
+        return cells
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockCache, ()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyRaster(_RasterOf["xr.Variable"]):
     """Raster whose cells are computed or loaded when a window is read.
@@ -177,17 +209,46 @@ class LazyRaster(_RasterOf["xr.Variable"]):
 
     origin: str = ""
     path: str = ""
+    blocks: BlockCache = field(init=False, compare=False, default_factory=lambda: BlockCache())
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Return the cells of ``window``, contiguous, in native byte order; compute no others."""
+        """Return the cells of ``window``, contiguous, in native byte order.
+
+        Blocks of Dask arrays are computed whole, if they are small, and kept for a while.
+        """
         check_window(window, self.shape, self.name)
-        part = self.cells[window.slices]
+        if not self.cells.chunks:
+            return self.convert(self.cells[window.slices].data)
+        blocks = list(self._blocks_in(window))
+        if max(block.size for block in blocks) * self.bytes_per_cell > LIMIT_BYTES:
+            return self._compute(window)
+        cells = empty(window.shape, self.dtype)
+        for block in blocks:
+            both = block.overlap(window)
+            own = self.blocks.get(block, self._compute)
+            cells[both.within(window)] = own[both.within(block)]
+        return cells
+
+    def _compute(self, window: Window) -> NDArray[Any]:
         # In this thread: a task of a run must not wait for other threads of the same pool.
-        cells = part.data.compute(scheduler="synchronous") if part.chunks else part.data
-        cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
-        if isinstance(cells, np.ma.MaskedArray):
-            cells, _ = fill_masked(cells, self.dtype, self.nodata, self.name or "masked array")
-        return self.rule.unify(np.ascontiguousarray(to_host(cells), dtype=self.dtype))
+        return self.convert(self.cells[window.slices].data.compute(scheduler="synchronous"))
+
+    def _blocks_in(self, window: Window) -> Iterator[Window]:
+        """Yield the blocks of a Dask array that meet a window."""
+        rows, columns = self.cells.chunks or ((), ())
+        across = list(_spans(columns, window.x, window.x + window.width))
+        for y, height in _spans(rows, window.y, window.y + window.height):
+            yield from (Window(y, x, height, width) for x, width in across)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the cells are a Dask array, which computes what is read; else they are loaded."""
+        return bool(self.cells.chunks)
+
+    @property
+    def convert(self) -> Callable[[Any], NDArray[Any]]:
+        """A function that makes what `read` returns of computed or loaded cells."""
+        return partial(_convert, self.dtype, self.nodata, self.rule, self.name or "masked array")
 
     def fingerprint(self) -> str:
         """Return an identifier of the content: of the Dask graph, the file, or all cells."""
@@ -203,6 +264,25 @@ class LazyRaster(_RasterOf["xr.Variable"]):
         """Identifier of where the cells come from; empty if there is none."""
         source: str = self.cells.data.name if self.cells.chunks else self.origin
         return source
+
+
+def _convert(
+    dtype: np.dtype[Any], nodata: int | float | None, rule: Nodata, name: str, cells: Any
+) -> NDArray[Any]:
+    """Return cells contiguous, of a dtype, with nodata where they are masked."""
+    cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
+    if isinstance(cells, np.ma.MaskedArray):
+        cells, _ = fill_masked(cells, dtype, nodata, name)
+    return rule.unify(np.ascontiguousarray(to_host(cells), dtype=dtype))
+
+
+def _spans(lengths: Iterable[int], low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and the length of each chunk that meets the cells ``low`` to ``high``."""
+    start = 0
+    for length in lengths:
+        if length and start < high and start + length > low:
+            yield start, length
+        start += length
 
 
 def _identity(raster: ArrayRaster | LazyRaster) -> tuple[Any, ...]:

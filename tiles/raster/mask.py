@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,10 +104,27 @@ def decode(raster: Raster, window: Window, target: CellTarget) -> bool:
 
 def stores_of(raster: Raster) -> Iterator[StoreRaster]:
     """Yield the stored rasters that a raster, or one computed from others, reads."""
-    if isinstance(raster, StoreRaster):
+    return (part for part in sources_of(raster) if isinstance(part, StoreRaster))
+
+
+def sources_of(raster: Raster) -> Iterator[Raster]:
+    """Yield the rasters that a raster computed from others reads, or the raster itself."""
+    if not isinstance(raster, MaskRaster):
         yield raster
-    elif isinstance(raster, MaskRaster):
-        others = (raster.others, raster.barriers) if isinstance(raster, ValidRaster) else ((), None)
-        for part in (raster.raster, *others[0], others[1]):
-            if part is not None:
-                yield from stores_of(part)
+        return
+    others = (*raster.others, raster.barriers) if isinstance(raster, ValidRaster) else ()
+    for part in (raster.raster, *others):
+        if part is not None:
+            yield from sources_of(part)
+
+
+def replace_sources(raster: Raster, known: Mapping[Raster, Raster]) -> Raster:
+    """Return a raster in which those that it reads are replaced by what stands for them."""
+    if not isinstance(raster, MaskRaster):
+        return known.get(raster, raster)
+    changes: dict[str, Any] = {"raster": replace_sources(raster.raster, known)}
+    if isinstance(raster, ValidRaster):
+        changes["others"] = tuple(replace_sources(other, known) for other in raster.others)
+        if raster.barriers is not None:
+            changes["barriers"] = replace_sources(raster.barriers, known)
+    return replace(raster, **changes)

@@ -24,7 +24,7 @@ SIDE = 2  # cells: no edge of a graph is longer, in rows or columns
 Cells = NDArray[Any]
 
 
-class _ArrayCache:
+class ArrayCache:
     """Least recently used cache of arrays, limited in bytes."""
 
     def __init__(self, limit: int) -> None:
@@ -33,11 +33,13 @@ class _ArrayCache:
         self._bytes = 0
 
     def get(self, key: Hashable) -> Cells | None:
+        """Return the array of a key, which must not be changed, or None."""
         if key in self._arrays:
             self._arrays.move_to_end(key)
         return self._arrays.get(key)
 
     def put(self, key: Hashable, cells: Cells) -> None:
+        """Add an array, unless it is larger than the cache; drop the least recently used."""
         if key in self._arrays or cells.nbytes > self.limit:
             return
         self._arrays[key] = cells
@@ -58,8 +60,8 @@ class DecodedTileCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tiles = _ArrayCache(limit - limit // 4)
-        self._sides = _ArrayCache(limit // 4)
+        self._tiles = ArrayCache(limit - limit // 4)
+        self._sides = ArrayCache(limit // 4)
         self._lock = Lock()
 
     def get(self, state: State, begin: int, side: int, part: Window) -> Cells | None:

@@ -187,7 +187,6 @@ def test_names_that_no_file_can_have(tmp_path: Path) -> None:
         ),
         *(xr.DataArray(GRID, dims=("y", "x"), name=name) for name in ("a/b", 5)),
     ],
-    ids=str,
 )  # fmt: skip
 def test_what_netcdf_cannot_hold(raster: xr.DataArray, tmp_path: Path) -> None:
     pytest.importorskip("netCDF4")

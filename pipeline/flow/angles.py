@@ -59,6 +59,6 @@ class Angles:
             reciprocals = reciprocals[window.y : window.y + window.height]
         angles = np.empty(window.shape, np.float32)
         turn = self.orientation.turn
-        turned = (np.ascontiguousarray(turn(cells)) for cells in (heights, numbers))
-        find_angles(*turned, turn_steps(reciprocals, self.orientation), angles)
+        heights, numbers = np.ascontiguousarray(turn(heights)), np.ascontiguousarray(turn(numbers))
+        find_angles(heights, numbers, turn_steps(reciprocals, self.orientation), angles)
         return {"direction": turn(angles)}

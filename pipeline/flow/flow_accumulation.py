@@ -151,8 +151,15 @@ def flow_accumulation(
     if routing is not None and method in METHODS:
         backend = choose_backend("split", rasters, spec)
         problem = SplitAccumulation(
-            *(raster.shape, raster.nodata, routing.directions.reciprocals, str(method)),
-            *(areas, unit, rasters[-1].nodata, raster.georeference.orientation, backend),
+            raster.shape,
+            raster.nodata,
+            routing.directions.reciprocals,
+            str(method),
+            areas,
+            unit,
+            rasters[-1].nodata,
+            raster.georeference.orientation,
+            backend,
         )
     else:
         backend = choose_backend("accumulate", rasters, spec)

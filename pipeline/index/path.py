@@ -71,9 +71,8 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     place = store.rasters[0].georeference
     # counted in cells, in the orientation of the grid: ties are broken in compass order
     south, east = place.orientation
-    part = Georeference(
-        np.arange(around.height) * -float(south), np.arange(around.width) * float(east)
-    )
+    rows, columns = np.arange(float(around.height)), np.arange(float(around.width))
+    part = Georeference(rows * -float(south), columns * float(east))
     rasters = []
     for raster in store.rasters:
         cells = np.full(around.shape, barrier, form.dtype)

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -198,7 +198,7 @@ def _place_of(end: object, labels: list[Hashable] | None, count: int) -> int:
         raise InputError(
             f"pairs: {shown(end)} is not a label of the mapping, whose labels are {listed}"
         )
-    return labels.index(cast("Hashable", end))
+    return labels.index(end)
 
 
 def _refuse_labels(pairs: list[tuple[int, int]], results: list[xr.Dataset]) -> None:

@@ -169,7 +169,8 @@ def _taken(axes: Axes) -> float:
 
     figure: Any = axes.figure.get_figure(root=True)
     right: float = axes.transAxes.transform((1, 0))[0]
-    renderer = RendererAgg(1, 1, figure.dpi)  # that of the canvas would keep a picture's memory
+    agg: Any = RendererAgg
+    renderer = agg(1, 1, figure.dpi)  # that of the canvas would keep a picture's memory
     there = [*axes.child_axes, *(item for item in axes.artists if isinstance(item, Legend))]
     boxes = [item.get_tightbbox(renderer) for item in there]
     ends: list[float] = [(box.x1 - right) / figure.dpi for box in boxes if box is not None]

@@ -147,8 +147,7 @@ def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:
         return result.to_dataset(name=result.name or NAME)
     place = raster.georeference
     cells = raster.read(Window(0, 0, *raster.shape))
-    variable = xr.Variable(
-        (place.y_name, place.x_name), cells, *fill_value_in_xarray(raster.nodata, raster.dtype)
-    )
-    array = xr.DataArray(variable, place.coords())
+    dims = place.y_name, place.x_name
+    marked = xr.Variable(dims, cells, *fill_value_in_xarray(raster.nodata, raster.dtype))
+    array = xr.DataArray(marked, place.coords())
     return array.to_dataset(name=raster.name or NAME)

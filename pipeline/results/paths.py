@@ -39,15 +39,11 @@ def line_lengths(points: Reals, counts: Integers, crs: str | None) -> Reals:
 
 def _steps(points: Reals, crs: str | None) -> Reals:
     """Return the length from each point to the next, in metres if there is a CRS."""
-    steps: Reals
-    if crs is None:
-        return np.hypot(*np.diff(points, axis=0).T)
-    parsed = parse_crs(crs, "path")
-    if parsed.is_geographic:
-        steps = np.asarray(ellipsoid_of(parsed).line_lengths(*points.T))[: len(points) - 1]
-    else:
-        steps = np.hypot(*np.diff(points, axis=0).T) * unit_of_crs(parsed).metres
-    return steps
+    parsed = None if crs is None else parse_crs(crs, "path")
+    if parsed is not None and parsed.is_geographic:
+        return np.asarray(ellipsoid_of(parsed).line_lengths(*points.T))[: len(points) - 1]
+    steps: Reals = np.hypot(*np.diff(points, axis=0).T)
+    return steps if parsed is None else steps * unit_of_crs(parsed).metres
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -133,14 +133,14 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
         on_gpu = is_cupy(source.data)
-        of_cells = to_host(source.data), dtype, value, place, name, attrs
-        return ArrayRaster(*of_cells, on_gpu=on_gpu, rule=rule)
+        cells = to_host(source.data)
+        return ArrayRaster(cells, dtype, value, place, name, attrs, on_gpu=on_gpu, rule=rule)
     file = source.encoding.get("source")
     known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
     path = absolute(str(file)) if known else ""
     on_gpu = is_cupy(source.variable._data)
-    of_cells = source.variable, dtype, value, place, name, attrs
-    return LazyRaster(*of_cells, path=path, on_gpu=on_gpu, rule=rule)
+    lazy = source.variable
+    return LazyRaster(lazy, dtype, value, place, name, attrs, path=path, on_gpu=on_gpu, rule=rule)
 
 
 def _dimension_of_layers(source: xr.DataArray) -> Hashable:

@@ -21,7 +21,7 @@ class ScaledRaster(MaskRaster):
 
     factor: float
 
-    dtype = np.dtype(np.float64)
+    dtype = np.dtype(np.float64)  # type: ignore[assignment]
     nodata = math.nan  # type: ignore[assignment]
     bytes_per_cell = 8
 

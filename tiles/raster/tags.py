@@ -80,6 +80,6 @@ def colour_table(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[in
         return None
     table = dict.fromkeys(range(256), (0, 0, 0, 255))
     for number, value in enumerate(values.tolist()):
-        colour = colorsys.hsv_to_rgb(number / values.size, 0.6, 0.9)
-        table[value] = (*(round(255 * part) for part in colour), 255)
+        red, green, blue = colorsys.hsv_to_rgb(number / values.size, 0.6, 0.9)
+        table[value] = (round(255 * red), round(255 * green), round(255 * blue), 255)
     return table if len(table) == 256 else None

@@ -144,7 +144,7 @@ def _split(line: Reals) -> list[Reals]:
         after.append(met)
         share.append((cut - begin[met]) / (end[met] - begin[met]))
         meridian.append(np.full(met.size, cut))
-    at, part, cuts = (np.concatenate(found) for found in (after, share, meridian))
+    at, part, cuts = np.concatenate(after), np.concatenate(share), np.concatenate(meridian)
     order = np.lexsort((part, at))
     at, part, cuts = at[order], part[order], cuts[order]
     crossed = latitude[at] + part * (latitude[at + 1] - latitude[at])

@@ -224,7 +224,8 @@ def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         fits = not column.size or int(column.max()) < 2**63
         return column.astype(np.int64 if fits else np.float64)
     if column.dtype == object:
-        return np.where(pd.isna(column), None, column)
+        column = column.copy()
+        column[pd.isna(column)] = None
     return column
 
 

@@ -25,10 +25,14 @@ LARGEST_STEP = 8.0
 class Work(Protocol):
     """The work of a visit; see `orograph.engines.frontier.protocol.Visit`."""
 
-    times: int
-    settled: int
-    outward: Sequence[float]
-    links: Any
+    @property
+    def times(self) -> int: ...
+    @property
+    def settled(self) -> int: ...
+    @property
+    def outward(self) -> Sequence[float]: ...
+    @property
+    def links(self) -> Any: ...
 
 
 @stored("delta", frozen=False)

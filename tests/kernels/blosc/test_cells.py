@@ -201,13 +201,12 @@ def test_runs_from_store_to_store(
     og.verify(tmp_path / "gpu.zarr")
 
 
-@pytest.mark.parametrize("bad", [-1, np.inf])
 def test_costs_that_the_device_does_not_accept_are_named(
-    bad: float, emulated_gpu: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    emulated_gpu: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "PART", 64)
     cells = np.ones((150, 200), np.float32)
-    cells[130, 17] = bad
+    cells[130, 17] = -1
     og.ingest(cells, tmp_path / "in.zarr", tile=TILE)
     there = og.config.set(field=2048)
     with there, pytest.raises(og.InputError, match="row 130, column 17"):

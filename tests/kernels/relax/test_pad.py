@@ -113,7 +113,7 @@ def test_the_first_cell_out_of_range_is_found(
     if cells.dtype.kind != "f" and nodata is not None and not np.isfinite(nodata):
         nodata = None
     with np.errstate(invalid="ignore"):
-        bad = (cells < 0) | (cells > most)
+        bad = ((cells < 0) | (cells > most)) & np.isfinite(cells)  # others are barriers
     if nodata is not None and not np.isnan(nodata):
         bad &= cells != cells.dtype.type(nodata)
     expected = int(bad.argmax()) if bad.any() else -1

@@ -116,6 +116,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
         *("", "a\0b", "none/a.csv", "folder", "x" * 300, "a.xlsx"),
     ),
     ("hop_distance", "--max-hops"): WHOLE,
+    ("least_cost_path", "--and"): STORES,
     ("least_cost_path", "--out"): VECTOR_OUT,
     ("least_cost_path", "--crs"): CRS,
     ("peaks", "--crs"): CRS,

@@ -162,7 +162,10 @@ def bad_layers() -> dict[str, tuple[Callable[[Any], tuple[Any, dict[str, Any]]],
             f"core_id of geometry 1 is {2**62}; labels must be whole numbers below {2**62}",
         ),
         "a column with gaps": (with_column([np.nan, 2]), "core_id of geometry 0 is missing .nan."),
-        "a column of words and numbers": (with_column(["a", 2]), "core_id of geometry 0 is 'a'"),
+        "a column of words and numbers": (
+            with_column(["a", 2]),
+            "core_id of geometry 1 is 2, others are text",
+        ),
         "the label of no source": (with_column([3, -1]), "core_id of geometry 1 is -1"),
         "a label of no layer": (
             lambda cores: ([(500_000, 5_000_000)], {"label": "core_id"}),

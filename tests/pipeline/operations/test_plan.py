@@ -661,7 +661,7 @@ def test_what_cannot_be_planned_is_refused(
         (((9, 9, 9),), r"shape: \(9, 9, 9\)"),
         ((9,), "shape: 9"),
         (((9, 9), complex), "dtype: dtype complex128; cells"),
-        (((9, 9), "number"), "dtype: 'number' is none"),
+        (((9, 9), "number"), "dtype: dtype number; cells must be"),
     ],
 )
 def test_a_spec_of_no_raster_is_refused(given: Any, says: str) -> None:

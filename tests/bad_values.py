@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 
 NAN, INF, HUGE = math.nan, math.inf, 2**70
@@ -149,6 +150,18 @@ def _stores(folder: Path) -> list[Any]:
 STORE = Kind(_stores)
 
 
+def _undecided(folder: Path) -> list[Any]:
+    """Return what can be read with nodata=, band= or variable= alone, if it can be read."""
+    grid = xr.DataArray(np.ones((3, 4)), {"y": [3.0, 2, 1], "x": [1.0, 2, 3, 4]}, ("y", "x"))
+    several = xr.Dataset({"a": grid, "b": grid})
+    several.to_netcdf(folder / "two.nc")
+    several.to_zarr(folder / "two.zarr", consolidated=False)
+    layers = xr.concat([grid, grid], "band").assign_coords(band=[1, 2])
+    layers.rio.to_raster(folder / "two.tif")
+    masked = np.ma.masked_equal(np.arange(12).reshape(3, 4), 5)
+    return [masked, several, layers, *(folder / f"two.{kind}" for kind in ("nc", "zarr", "tif"))]
+
+
 def _rasters(folder: Path) -> list[Any]:
     """Return what is no raster."""
     (folder / "file.tif").write_text("no raster")
@@ -169,6 +182,7 @@ def _rasters(folder: Path) -> list[Any]:
         *(np.ones((2, 2), "i4,f4"), xr.Dataset(), xr.DataArray(np.ones((2, 2), "U1"))),
         *(junk_crs, empty_name, degrees.assign_coords(x=[1.0, NAN, 3, 4])),
         *(degrees.assign_coords(y=[1.0, 3, 2]), degrees.assign_coords(x=list("abcd"))),
+        *_undecided(folder),
     ]
 
 

@@ -546,7 +546,7 @@ FUNCTIONS = {
     ),
     "height_above_drainage": Function(
         og.height_above_drainage,
-        {"elevation": GRID, "direction": DIRECTION, "streams": GRID, "encoding": "taudem"},
+        {"elevation": GRID, "direction": DIRECTION, "streams": GRID > 6, "encoding": "taudem"},
         {
             "elevation": bad.RASTER,
             "direction": bad.RASTER,
@@ -843,7 +843,8 @@ def test_every_public_name_is_tested() -> None:
         "Operation": {"bind"},
         "LeastCostPaths": {"to_geodataframe", "to_file"},
         "VectorLayer": {
-            *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "on_grid", "labels")
+            *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "on_grid"),
+            *("labels", "numbered"),
         },
     }
     assert _public_methods(og.Run) == {"progress", "report", "statistics", "result", "cancel"}
@@ -904,6 +905,24 @@ def nothing_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     assert list(here.iterdir()) == []
 
 
+def _unknown_options(text: str, function: Function) -> list[str]:
+    """Return the options that a message names and the function does not have.
+
+    An option in a call that the message writes out is one of the function called.
+    """
+    calls = re.findall(r"\bog\.(\w+)\(([^()]*)\)", text)
+    unknown = [
+        f"og.{name}({option}=)"
+        for name, given in calls
+        for option in re.findall(r"\b([a-z_]+)=", given)
+        if option not in inspect.signature(getattr(og, name)).parameters
+    ]
+    plain = re.sub(r"\([^()]*\)", "", text)
+    named = re.findall(r"(?<![\w.+])([a-z_]+)=(?!=)", plain)
+    known = {*function.parameters, *inspect.signature(function.call).parameters}
+    return unknown + [f"{name}=" for name in named if name not in known]
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
@@ -943,6 +962,8 @@ def test_what_cannot_be_used_is_refused(
                 if type(error).__name__ not in kind.errors:
                     what = f"is a {type(error).__name__}"
                 what = what or _complaint(message, parameter, value, kind) or ""
+                if not what and (unknown := _unknown_options(message, function)):
+                    what = f"names {', '.join(unknown)}, which it does not have"
             except BaseException as error:
                 what, message = type(error).__name__, str(error)
             else:

@@ -52,23 +52,30 @@ class InputError(OrographError, ValueError):
     """
 
 
-class SeveralRastersError(InputError):
-    """Raised if one of several rasters must be chosen.
+class OptionMissingError(InputError):
+    """Raised if a source can only be read with an option that was not given.
 
     Parameters
     ----------
     message : str
-        What holds the rasters.
-    opened : str
-        An expression that yields their Dataset, for advice on how to choose one.
+        What is wrong.
+    option : str
+        The option: ``"nodata"``, ``"band"`` or ``"variable"``.
+    advice : str
+        How to pass it.
+    otherwise : str
+        What else can be done, by callers that do not have the option too.
     names : sequence of str
-        Their names.
+        Values of the option, if they are known.
     """
 
-    def __init__(self, message: str, opened: str, names: Sequence[str]) -> None:
-        step = f"pass variable={names[0]!r}, or one of them, such as {opened}[{names[0]!r}]"
-        super().__init__(f"{message}; {step}")
-        self.names = tuple(names)
+    def __init__(
+        self, message: str, option: str, advice: str, otherwise: str, names: Sequence[str] = ()
+    ) -> None:
+        super().__init__(f"{message}; {advice}, or {otherwise}")
+        self.option, self.names = option, tuple(names)
+        self.without = f"{message}; {otherwise}"
+        """The message for callers that do not have the option."""
 
 
 class StoreExistsError(OrographError, FileExistsError):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, SupportsFloat
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, OptionMissingError
 
 
 def supported_dtype(dtype: npt.DTypeLike, what: str) -> np.dtype[Any]:
@@ -239,9 +239,11 @@ def fill_masked(
         return plain, nodata
     if nodata is None:
         if dtype.kind != "f":
-            raise InputError(
-                f"{what}: {int(hidden.sum())} masked cells of {dtype}, but no value stands for "
-                "them; pass nodata= with a value that no other cell has"
+            count = int(hidden.sum())
+            raise OptionMissingError(
+                f"{what}: {count} masked cells of {dtype}, but no value stands for them",
+                *("nodata", "pass nodata= with a value that no other cell has"),
+                "fill them, such as with .filled(0)",
             )
         nodata = math.nan
     clash = int((plain[~hidden] == nodata).sum())

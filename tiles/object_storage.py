@@ -475,7 +475,7 @@ class ObjectStorage:
         except OSError as error:
             raise InputError(
                 f"{self.root}: the bucket cannot be read ({error.strerror}); check its name, the "
-                "region or endpoint, and the credentials, of storage_options= or the environment"
+                "region or endpoint, and the credentials, as they are given or of the environment"
             ) from None
         found = {name for name in names if not self._is_version("", name)}
         return found - {CLAIM} if found else None

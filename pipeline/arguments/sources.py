@@ -286,10 +286,8 @@ def parse_sources(
     if layer is not None and label is not None:
         layer, label, names = layer.numbered(label, name)
     if layer is not None and layer.has_extent():
-        skipped = None
-        if outside is not None:
-            layer, label, lost = _inside(layer, first, label, name, outside)
-            skipped = lost if outside == "skip" else None
+        layer, label, lost = _inside(layer, first, label, name, outside)
+        skipped = lost if outside == "skip" else None
         raster = LayerRaster.of_layer(
             layer, first.georeference, first.shape, name, label, all_touched
         )
@@ -361,7 +359,7 @@ def point_names(points: PointsLike, label: str | None, name: str) -> npt.NDArray
 
 
 def _inside(
-    layer: VectorLayer, first: Raster, label: str | None, name: str, outside: str
+    layer: VectorLayer, first: Raster, label: str | None, name: str, outside: str | None
 ) -> tuple[VectorLayer, str | None, int]:
     """Return the geometries of a layer that meet the grid, and how many do not.
 
@@ -376,9 +374,11 @@ def _inside(
 
 
 def geometries_inside(
-    layer: VectorLayer, first: Raster, name: str, outside: str
+    layer: VectorLayer, first: Raster, name: str, outside: str | None
 ) -> tuple[npt.NDArray[np.bool_], VectorLayer]:
     """Return a mask of the geometries that meet the grid, and the layer in the grid's CRS.
+
+    ``outside`` as `parse_sources` takes it.
 
     Raises
     ------
@@ -393,11 +393,11 @@ def geometries_inside(
     height, width = first.shape
     inside = shapely.intersects(in_cells, shapely.box(0, 0, width, height))
     lost = int(np.count_nonzero(~inside))
-    if lost and (outside == "error" or not inside.any()):
+    if lost and (outside != "skip" or not inside.any()):
         number = int(inside.argmin())
         low_x, low_y, high_x, high_y = moved.geometry[number].bounds
         more = f" (and {lost - 1} more)" if lost > 1 else ""
-        step = SKIP if inside.any() else "check its CRS"
+        step = SKIP if inside.any() and outside else "check its CRS"
         raise InputError(
             f"{name}: geometry {number}, a {moved.geometry[number].geom_type} of "
             f"x = {low_x:.10g} to {high_x:.10g}, y = {low_y:.10g} to {high_y:.10g}, lies outside "

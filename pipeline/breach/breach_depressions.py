@@ -13,7 +13,7 @@ from orograph.kernels.flow.breach import compile_kernels
 from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_integer, check_number
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,7 +31,6 @@ def breach_depressions(
     *,
     max_length: int = DEFAULT_LENGTH,
     max_depth: float = math.inf,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return an elevation raster of any size with trenches dug from its pits to lower ground.
@@ -49,7 +48,6 @@ def breach_depressions(
         Greatest distance from a pit to the cells of its trench, in rows or columns; from 1 to 1024.
     max_depth : float
         Cells higher than this above the pit are not dug, in the units of the elevation.
-    nodata
     **options
 
     Returns
@@ -91,8 +89,8 @@ def breach_depressions(
     array([9., 4., 3., 2., 1., 0.])
     """
     limits = check_limits(max_length, max_depth)
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     backend = choose_backend("dig_trenches", (raster,), spec)
     orientation = raster.georeference.orientation
     problem = Trenches(raster.nodata, *limits, orientation, raster.shape, backend)

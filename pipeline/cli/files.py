@@ -33,6 +33,8 @@ def add_files(commands: Subcommands) -> None:
     )
     export.add_argument("source", help="store or raster file")
     export.add_argument("out", help="GeoTIFF to write")
+    export.add_argument("--nodata", type=float, help="nodata value, in place of its own")
+    export.add_argument("--band", type=int, help="number of the band, if there are several")
     export.add_argument("--variable", help="name of the raster, if there are several")
     export.add_argument("--overwrite", action="store_true")
     export.set_defaults(command=_export)
@@ -148,7 +150,12 @@ def _speed(words: Sequence[str] | None) -> float | str | dict[str, float | None]
 
 def _export(options: argparse.Namespace) -> None:
     og.to_geotiff(
-        options.source, options.out, variable=options.variable, overwrite=options.overwrite
+        options.source,
+        options.out,
+        nodata=options.nodata,
+        band=options.band,
+        variable=options.variable,
+        overwrite=options.overwrite,
     )
     print(options.out)
 

@@ -22,8 +22,8 @@ CELLS = (
 )
 OPTIONS = (
     "components", "friction", "cost", "model", "connectivity", "block", "levels", "cell_size",
-    "nodata", "sparsify", "memory_limit", "gpu_memory", "pits", "outputs", "min_size", "dtype",
-    "tile", "shard",
+    "nodata", "band", "variable", "sparsify", "memory_limit", "gpu_memory", "pits", "outputs",
+    "min_size", "dtype", "tile", "shard",
 )  # fmt: skip
 
 
@@ -37,6 +37,9 @@ def add_plan(commands: Subcommands) -> None:
         "--cells", choices=CELLS, default="float32", help="dtype of the cells of --shape"
     )
     plan.add_argument("--dtype", default=None, help="dtype of the result, as for the command")
+    plan.add_argument("--nodata", type=float, help="nodata value, in place of its own")
+    plan.add_argument("--band", type=int, help="number of the band, if there are several")
+    plan.add_argument("--variable", help="name of the raster, if there are several")
     plan.add_argument("--tile", type=int, default=None)
     plan.add_argument("--shard", type=int, default=None)
     plan.add_argument("--workers", type=int, default=2, help="0: threads without a cluster")
@@ -63,7 +66,6 @@ def add_plan(commands: Subcommands) -> None:
     index.add_argument("--block", type=int, help="side of a block in cells")
     index.add_argument("--levels", type=int, help="number of times that blocks are merged")
     index.add_argument("--cell-size", type=float)
-    index.add_argument("--nodata", type=float)
     index.add_argument(
         "--sparsify",
         action="store_const",

@@ -53,7 +53,7 @@ from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -505,9 +505,6 @@ def connected_components(
     method: str = "auto",
     outputs: str | Sequence[str] = ("labels",),
     dtype: str = "int64",
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Label the connected components of a raster of classes of any size.
@@ -532,9 +529,6 @@ def connected_components(
     dtype : {"int64", "int32"}
         Dtype of the labels. int32 halves the memory, and is refused before any label is written if
         there are 2**31 components or more.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own.
-    band, variable
     **options
 
     Returns
@@ -580,9 +574,6 @@ def connected_components(
         from orograph.graphs.components import components_job
 
         spec.refuse_of_rasters(
-            nodata,
-            band,
-            variable,
             connectivity=connectivity != 8,
             min_size=min_size != 1,
             outputs=wanted != ("labels",),
@@ -590,7 +581,7 @@ def connected_components(
         )
         return components_job(classes, method, spec)
     refuse_arguments("a raster", method=method != "auto")
-    raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
+    raster = spec.open(classes, "classes")
     chosen = choose_backend("find_components", (raster,), spec)
     problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)
     parameters = {

@@ -105,9 +105,7 @@ def first_raster(cost: str) -> str:
 def open_surface(
     raster: RasterLike,
     cost: str,
-    nodata: float | int | None,
-    band: int | None = None,
-    variable: str | None = None,
+    choice: Mapping[str, Any],
     friction: RasterLike | None = None,
     rasters: Mapping[str, RasterLike] | None = None,
     argument: str | None = None,
@@ -119,8 +117,8 @@ def open_surface(
     ----------
     raster
         What `first_raster` names.
-    nodata, band, variable
-        As `open_raster` takes them, for it.
+    choice
+        What `open_raster` takes for it, such as `RunSpec.choice`.
     friction
         For models that go without; None: there is none.
     rasters
@@ -131,8 +129,7 @@ def open_surface(
         Raster or vector layer of barriers; None: there are none.
     """
     name = first_raster(cost)
-    which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
-    named = {name: open_raster(raster, argument=argument or name, **which)}
+    named = {name: open_raster(raster, argument=argument or name, **choice)}
     if friction is not None:
         if MODELS[cost].neutral_friction is None:
             raise InputError(f"friction: not used by the model {cost!r}; leave it out")
@@ -147,15 +144,15 @@ def open_surface(
 def open_terrain(
     friction: RasterLike,
     terrain: TerrainCost,
-    nodata: float | int | None,
-    band: int | None,
-    variable: str | None,
+    choice: Mapping[str, Any],
     barriers: BarriersLike | None,
     cell_size: float | tuple[float, float] | None,
 ) -> tuple[Surface, CostModel]:
-    """Open friction and the rasters of a cost of terrain; return them and the cost model."""
-    which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
-    first = open_raster(friction, argument="friction", **which)
+    """Open friction and the rasters of a cost of terrain; return them and the cost model.
+
+    ``choice`` is what `open_raster` takes for the friction, such as `RunSpec.choice`.
+    """
+    first = open_raster(friction, argument="friction", **choice)
     named = {"friction": first}
     opened: dict[int, Raster] = {}  # heights may be given for both lengths and slopes
     for name, source in terrain.rasters.items():

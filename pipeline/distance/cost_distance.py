@@ -92,9 +92,6 @@ def cost_distance(
     outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the least cost of a path to each cell from any of the sources.
@@ -169,10 +166,6 @@ def cost_distance(
         2**60.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         Variables of the result; the cost is always included.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own.
-    band, variable : int and str, optional
-        Which raster to read if the source holds several: band number, from 1, or name.
     **options
 
     Returns
@@ -238,10 +231,10 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    spec, which = RunSpec(**options), (nodata, band, variable)
+    spec = RunSpec(**options)
     dtype = check_dtype("dtype", dtype, DTYPES)
     if isinstance(cost, TerrainCost):
-        surface, model = open_terrain(friction, cost, *which, barriers, cell_size)
+        surface, model = open_terrain(friction, cost, spec.choice, barriers, cell_size)
     elif check_choice("cost", cost, (*COSTS, EIKONAL)) == EIKONAL:
         outputs = check_outputs(outputs, OUTPUTS)
         connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
@@ -249,7 +242,7 @@ def cost_distance(
             connectivity=connectivity, links=links, outputs=outputs, source_cost=source_cost
         )
         check_choice("direction", direction, ("from", "to"))  # both ways cost the same
-        surface = open_surface(friction, "friction", *which, argument="friction", barriers=barriers)
+        surface = open_surface(friction, "friction", spec.choice, barriers=barriers)
         return eikonal_job(
             surface.inputs,
             surface.valid,
@@ -268,7 +261,9 @@ def cost_distance(
         )
     else:
         model = CostModel(cost)
-        surface = open_surface(friction, model.name, *which, argument="friction", barriers=barriers)
+        surface = open_surface(
+            friction, model.name, spec.choice, argument="friction", barriers=barriers
+        )
     return distance_job(
         surface,
         model,
@@ -287,7 +282,7 @@ def cost_distance(
         initial_cost=initial_cost,
         source_cost=source_cost,
         snap=snap,
-        outside=outside,
+        outside=check_choice("outside", outside, OUTSIDE),
         outputs=outputs,
     )
 
@@ -310,7 +305,7 @@ def distance_job(
     all_touched: bool,
     initial_cost: float | Sequence[float] | Mapping[int, float],
     snap: bool | int,
-    outside: str,
+    outside: str | None,
     outputs: Sequence[str],
     source_cost: Mapping[str, Any] | None = None,
     name: str = "sources",
@@ -319,12 +314,12 @@ def distance_job(
 
     ``lacking`` is the argument for which a GPU lacks the model; empty if the GPU supports it. The
     other arguments are those of `cost_distance`, with ``direction`` in place of the model's
-    ``reverse``. ``name`` is what the operation calls its sources.
+    ``reverse``. ``name`` is what the operation calls its sources; ``outside`` is None if it has no
+    such argument.
     """
     cost, first = model.name, surface.first
     reverse = check_choice("direction", direction, ("from", "to")) == "to"
     connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
-    outside = check_choice("outside", outside, OUTSIDE)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
     lengths = surface.lengths(cell_size)

@@ -21,7 +21,7 @@ from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
-from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,9 +46,6 @@ def hop_distance(
     snap: bool | int = False,
     outside: str = "error",
     predecessors: bool = False,
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the least number of steps from any source to each passable cell.
@@ -67,9 +64,6 @@ def hop_distance(
     predecessors : bool
         For graphs only: also return the previous vertex on a shortest path; among several, the
         first in the order of the source.
-    nodata : float or int, optional
-        Nodata value of the mask, in place of the raster's own.
-    band, variable
     **options
 
     Returns
@@ -103,9 +97,6 @@ def hop_distance(
         from orograph.graphs.hops import hops_job
 
         spec.refuse_of_rasters(
-            nodata,
-            band,
-            variable,
             barriers=barriers is not None,
             target_values=target_values is not None,
             label=label is not None,
@@ -115,7 +106,7 @@ def hop_distance(
         )
         return hops_job(mask, cast("VerticesLike", sources), max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
-    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
+    raster = spec.open(mask, "mask")
     what = "cells that are not passable"
     barred = parse_barriers(barriers, raster)
     passable: Raster = MaskRaster(raster)

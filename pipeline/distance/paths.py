@@ -111,7 +111,7 @@ def least_cost_path(
     for name in ("cost", "back_direction"):
         if name not in dataset:
             raise InputError(
-                f"result: it has no {name}; compute it with outputs=('cost', 'back_direction')"
+                f"result: it has no {name}; compute it with the outputs cost and back_direction"
             )
     codes = dataset["back_direction"]
     if codes.dtype != np.uint8 and codes.dtype.kind != "f":
@@ -129,8 +129,8 @@ def least_cost_path(
     if several and allocation is None:
         raise InputError(
             "result: its sources differ in strength, so a path may cross cells that another "
-            "source wins, which only an allocation shows; compute it with outputs=('cost', "
-            "'back_direction', 'allocation')"
+            "source wins, which only an allocation shows; compute it with the outputs cost, "
+            "back_direction and allocation"
         )
     paths = LeastCostPaths()
     paths.outside, paths.unreachable = places.skipped, places.unreachable

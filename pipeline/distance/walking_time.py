@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from orograph.arguments.sources import OUTSIDE
 from orograph.distance.arguments import (
     DTYPES,
     SLOPES,
@@ -54,9 +55,6 @@ def walking_time(
     outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the least walking time to each cell from any of the sources.
@@ -99,11 +97,6 @@ def walking_time(
         As for `cost_distance`.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         As for `cost_distance`.
-    nodata : float or int, optional
-        Nodata value of the elevation, in place of the raster's own.
-    band, variable : int and str, optional
-        Which raster of the elevation to read if it holds several: the number of its band, from 1,
-        or its name.
     **options
 
     Returns
@@ -133,14 +126,13 @@ def walking_time(
     (array([[  0. , 101.4, 202.9]]), array([[  0. ,  71.5, 142.9]]))
     """
     model = check_choice("model", model, SLOPES)
-    surface = open_surface(
-        elevation, model, nodata, band, variable, friction, rasters, barriers=barriers
-    )
+    spec = RunSpec(**options)
+    surface = open_surface(elevation, model, spec.choice, friction, rasters, barriers=barriers)
     return distance_job(
         in_metres(surface, elevation_unit),
         CostModel(model, False, model_coefficients(model, coefficients)),
         sources,
-        RunSpec(**options),
+        spec,
         dtype=check_dtype("dtype", dtype, DTYPES[:2]),
         lacking=lacking_on_gpu(model).replace("cost=", "model="),
         links=links,
@@ -154,6 +146,6 @@ def walking_time(
         initial_cost=initial_cost,
         source_cost=source_cost,
         snap=snap,
-        outside=outside,
+        outside=check_choice("outside", outside, OUTSIDE),
         outputs=outputs,
     )

@@ -147,7 +147,6 @@ def flow_distance(
     *,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the distance along the flow from each cell to a stream or to where the flow ends.
@@ -160,8 +159,6 @@ def flow_distance(
         `flow_accumulation`. By default water is followed to its last cell, where it leaves the
         grid, flows into nodata or ends.
     encoding, cell_size
-    nodata : float or int, optional
-        As for `flow_accumulation`.
     **options
 
     Returns
@@ -204,8 +201,8 @@ def flow_distance(
            [2.  , 1.  , 0.  , 0.  ],
            [2.41, 2.  , 1.  , 1.  ]])
     """
-    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
+    raster, code = open_directions(spec, direction, encoding)
     rasters: tuple[Raster, ...] = (raster,)
     if to is not None:
         marked = open_raster(to, argument="to")

@@ -141,7 +141,6 @@ def height_above_drainage(
     streams: RasterLike,
     *,
     encoding: str | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the height of each cell above the stream it drains into, for rasters of any size.
@@ -155,8 +154,6 @@ def height_above_drainage(
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`.
     encoding
-    nodata : float or int, optional
-        Nodata value of the elevation, in place of the raster's own.
     **options
 
     Returns
@@ -197,10 +194,10 @@ def height_above_drainage(
            [3., 0., 0., 0.],
            [4., 4., 5., 7.]])
     """
-    heights = open_raster(elevation, nodata=nodata, argument="elevation")
-    raster, code = open_directions(direction, None, encoding)
-    marked = open_raster(streams, argument="streams")
     spec = RunSpec(**options)
+    heights = spec.open(elevation, "elevation")
+    raster, code = open_directions(None, direction, encoding)
+    marked = open_raster(streams, argument="streams")
     for name, other in (("elevation", heights), ("streams", marked)):
         check_same_grid(name, other, raster)
     check_streams("streams", marked, raster)

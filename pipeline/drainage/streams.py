@@ -42,7 +42,6 @@ def streams(
     elevation: RasterLike | None = None,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the stream network of a raster of any size: its links with their orders and lengths.
@@ -59,8 +58,6 @@ def streams(
     elevation : raster, optional
         Heights on the same grid, for the drop of each link.
     encoding, cell_size
-    nodata : float or int, optional
-        As for `flow_accumulation`.
     **options
 
     Returns
@@ -123,8 +120,8 @@ def streams(
     >>> [line.wkt for line in og.stream_lines(found).geometry]
     ['LINESTRING (1 1, 2 2)', 'LINESTRING (1 2, 2 2)', 'LINESTRING (2 2, 3 2)']
     """
-    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
+    raster, code = open_directions(spec, direction, encoding)
     least = check_number("threshold", threshold, math.ulp(0.0), np.finfo(np.float64).max)
     rasters = [raster, open_raster(accumulation, argument="accumulation")]
     if elevation is not None:

@@ -151,7 +151,6 @@ def upstream_length(
     *,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the length of the longest flow path to each cell of a raster of any size.
@@ -159,8 +158,6 @@ def upstream_length(
     Parameters
     ----------
     direction, encoding, cell_size
-    nodata : float or int, optional
-        As for `flow_accumulation`.
     **options
 
     Returns
@@ -192,8 +189,8 @@ def upstream_length(
            [0.  , 1.41, 2.41, 3.41],
            [0.  , 0.  , 0.  , 0.  ]])
     """
-    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
+    raster, code = open_directions(spec, direction, encoding)
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("longest_paths", (raster,), spec)
     problem = UpstreamLengths(code, steps, backend)

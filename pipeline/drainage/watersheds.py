@@ -38,7 +38,6 @@ def watersheds(
     snap: bool | int = False,
     accumulation: RasterLike | None = None,
     encoding: str | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the watershed of each cell: the label of the first outlet that its water passes.
@@ -60,8 +59,6 @@ def watersheds(
     accumulation : raster, optional
         Accumulation as returned by `flow_accumulation`; needed for ``snap``.
     encoding
-    nodata : float or int, optional
-        As for `flow_accumulation`.
     **options
 
     Returns
@@ -98,8 +95,8 @@ def watersheds(
     >>> found["parent"].values
     array([ 1, -1])
     """
-    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
+    raster, code = open_directions(spec, direction, encoding)
     reach = snap_cells(snap)
     if outlets is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of outlets; leave it out")

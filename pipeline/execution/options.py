@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
@@ -28,7 +28,7 @@ from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.object_options import use_storage_options
 from orograph.tiles.raster.from_zarr import is_icechunk
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.raster import ArrayRaster, Raster
+from orograph.tiles.raster.raster import CHOICE, ArrayRaster, Raster, RasterLike, open_raster
 from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.create import Layout
 
@@ -54,6 +54,9 @@ class WorkOptions(TypedDict, total=False):
 class SearchOptions(WorkOptions, total=False):
     """Options of runs on a raster that store nothing."""
 
+    nodata: float | int | None
+    band: int | None
+    variable: str | None
     tile: int | None
     shard: int | None
 
@@ -93,6 +96,13 @@ class GraphOptions(BuildOptions, total=False):
 class RunOptions(GraphOptions, total=False):
     """The options of a run on a raster.
 
+    nodata : float or int, optional
+        Nodata value of the first raster, in place of its own. NaN and infinite cells are nodata
+        too.
+    band : int, optional
+        Which band of the first raster to read, from 1, if it has several.
+    variable : str, optional
+        Which variable to read if the first raster is one of several in its dataset, file or store.
     tile : int, optional
         Side of a tile in cells; by default that of the stored input, else ``config["tile"]``. The
         result does not depend on it.
@@ -125,6 +135,9 @@ class RunOptions(GraphOptions, total=False):
         obstore's names; by default those of the environment. They are never stored.
     """
 
+    nodata: float | int | None
+    band: int | None
+    variable: str | None
     tile: int | None
     shard: int | None
 
@@ -164,6 +177,9 @@ class RunSpec:
         If an option, or the setting used as its default, cannot be used.
     """
 
+    nodata: float | int | None = None
+    band: int | None = None
+    variable: str | None = None
     tile: int | None = None
     shard: int | None = None
     out: Location | Repository | None = None
@@ -217,25 +233,21 @@ class RunSpec:
         found: Any = self.out
         return None if is_icechunk(found) else found
 
-    def refuse_of_rasters(
-        self,
-        nodata: float | int | None,
-        band: int | None,
-        variable: str | None,
-        **given: bool,
-    ) -> None:
+    @property
+    def choice(self) -> dict[str, Any]:
+        """What `open_raster` takes for the first raster of the run."""
+        return {**{name: getattr(self, name) for name in CHOICE}, "offers": CHOICE}
+
+    def open(self, raster: RasterLike, argument: str, usual: Sequence[str] = ()) -> Raster:
+        """Open the first raster of the run; ``usual`` as `open_raster` takes it."""
+        return open_raster(raster, argument=argument, usual=usual, **self.choice)
+
+    def refuse_of_rasters(self, **given: bool) -> None:
         """Raise InputError if an argument is given that does not apply to graphs.
 
         ``given`` tells for each of the operation's own arguments whether it is given.
         """
-        optional = {
-            "nodata": nodata,
-            "band": band,
-            "variable": variable,
-            "tile": self.tile,
-            "shard": self.shard,
-        }
-        of_rasters = {name: value is not None for name, value in optional.items()}
+        of_rasters = {name: getattr(self, name) is not None for name in (*CHOICE, "tile", "shard")}
         refuse_arguments("a graph", **of_rasters, **given)
 
 

@@ -43,7 +43,6 @@ def flow_accumulation(
     flats: str | None = None,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the number of cells, or the weight, that drains through each cell of a raster of any
@@ -74,9 +73,6 @@ def flow_accumulation(
         Direction codes, see `flow_direction`. Not needed for directions made by `flow_direction`.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
-    nodata : float or int, optional
-        Nodata value of the directions or heights, in place of the raster's own. The nodata code of
-        the encoding is always nodata.
     **options
 
     Returns
@@ -121,8 +117,8 @@ def flow_accumulation(
     >>> bool((og.flow_accumulation(valley, method="d8")["accumulation"] == 12).any())
     True
     """
-    raster = open_raster(direction, nodata=nodata, argument="direction")
     spec = RunSpec(**options)
+    raster = spec.open(direction, "direction")
     given = of_heights(
         method,
         depressions=depressions,

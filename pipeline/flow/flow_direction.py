@@ -17,7 +17,7 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +36,6 @@ def flow_direction(
     flats: str = "nearest",
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the flow direction of each cell of a raster of any size.
@@ -67,7 +66,6 @@ def flow_direction(
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
         geographic grids steps have the lengths of geodesics.
-    nodata
     **options
 
     Returns
@@ -138,8 +136,8 @@ def flow_direction(
         check_choice("encoding", encoding, tuple(ENCODINGS))
         if method != "d8":
             raise InputError("encoding: angles have none; leave it out, or choose method='d8'")
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     stage = "flow_directions" if method == "d8" else "split"
     routing = Routing.on(
         raster,

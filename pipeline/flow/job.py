@@ -14,10 +14,14 @@ from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 
 
 def open_directions(
-    direction: RasterLike, nodata: float | int | None, encoding: str | None
+    spec: RunSpec | None, direction: RasterLike, encoding: str | None
 ) -> tuple[Raster, str]:
-    """Return a raster of directions and their encoding: as given, else from its attributes."""
-    raster = open_raster(direction, nodata=nodata, argument="direction")
+    """Return a raster of directions and their encoding: as given, else from its attributes.
+
+    ``spec`` is that of a run whose first raster they are, else None.
+    """
+    choice = {} if spec is None else spec.choice
+    raster = open_raster(direction, argument="direction", **choice)
     return raster, encoding_of(raster, encoding)
 
 

@@ -44,7 +44,7 @@ from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -273,9 +273,6 @@ def minimum_spanning_forest(
     *,
     weight: str = "max",
     connectivity: int = 8,
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the exact minimum spanning forest of an elevation grid of any size.
@@ -295,9 +292,6 @@ def minimum_spanning_forest(
         Weight of an edge: the higher of its two cells (``"max"``), the height difference between
         them (``"absolute_difference"``), or their mean height (``"mean"``).
     connectivity
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are never vertices.
-    band, variable
     **options
 
     Returns
@@ -351,13 +345,9 @@ def minimum_spanning_forest(
     if isinstance(elevation, Graph):
         from orograph.graphs.forest import forest_job
 
-        spec.refuse_of_rasters(
-            nodata, band, variable, weight=weight != "max", connectivity=connectivity != 8
-        )
+        spec.refuse_of_rasters(weight=weight != "max", connectivity=connectivity != 8)
         return forest_job(elevation, spec)
-    raster = open_raster(
-        elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
-    )
+    raster = spec.open(elevation, "elevation")
     chosen = choose_backend("tile_forest", (raster,), spec, lacking_on_gpu(weight))
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}

@@ -30,7 +30,7 @@ from orograph.tiles.arguments import (
 )
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.raster import Raster, RasterLike
+from orograph.tiles.raster.raster import CHOICE, Raster, RasterLike
 
 if TYPE_CHECKING:
     from orograph.arguments.barriers import BarriersLike
@@ -112,8 +112,8 @@ def wanted_index(
             f"cost: {cost!r} needs further rasters, {names}, which an index does not hold; use "
             "orograph.walking_time"
         )
-    which = nodata, band, variable, friction
-    surface = open_surface(raster, cost, *which, argument="raster", barriers=barriers)
+    choice = {"nodata": nodata, "band": band, "variable": variable, "offers": CHOICE}
+    surface = open_surface(raster, cost, choice, friction, argument="raster", barriers=barriers)
     first = surface.first
     if MODELS[cost].formula is not None:
         surface = in_metres(surface, elevation_unit)

@@ -50,6 +50,8 @@ def estimate_index(
     levels: int = LEVELS,
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     sparsify: bool = False,
     links: Graph | None = None,
 ) -> Plan:
@@ -91,6 +93,8 @@ def estimate_index(
         dtype=dtype,
         cell_size=cell_size,
         nodata=nodata,
+        band=band,
+        variable=variable,
         sparsify=sparsify,
         links=links,
         snap=None,

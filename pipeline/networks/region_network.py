@@ -41,9 +41,6 @@ def region_network(
     all_touched: bool = False,
     snap: bool | int = False,
     dtype: str = "float64",
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the cheapest network of links between regions, or the links between neighbouring
@@ -77,8 +74,6 @@ def region_network(
         Move points on nodata to the nearest valid cell: True within 10 cells, or within a number of
         cells.
     dtype : {"float64", "float32", "int64"}
-        As for `cost_distance`.
-    nodata, band, variable
         As for `cost_distance`.
     **options
 
@@ -140,7 +135,7 @@ def region_network(
     check_shapely("region_network")
     spec = RunSpec(**options)
     distances = distance_job(
-        open_surface(friction, cost, nodata, band, variable, argument="friction"),
+        open_surface(friction, cost, spec.choice, argument="friction"),
         CostModel(cost),
         regions,
         spec,
@@ -157,7 +152,7 @@ def region_network(
         all_touched=all_touched,
         initial_cost=0.0,
         snap=snap,
-        outside="error",
+        outside=None,
         outputs=OUTPUTS,
         name="regions",
     )

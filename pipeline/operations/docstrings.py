@@ -1,6 +1,6 @@
 """Entries of docstrings that operations share.
 
-A line of names alone in the docstring of an operation, such as ``connectivity, nodata``, stands for
+A line of names alone in the docstring of an operation, such as ``connectivity, snap``, stands for
 the entries of these names here, ``**options`` for those of the run's options. `Operation` puts them
 into its ``__doc__``.
 """
@@ -22,12 +22,6 @@ SHARED = entries_in(
     snap : bool or int
         Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
         number of cells.
-    nodata : float or int, optional
-        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
-    band : int, optional
-        Which band to read if the source holds several, from 1.
-    variable : str, optional
-        Which raster to read if the source holds several, by its name.
     direction : raster
         Flow directions, as for `flow_accumulation`.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional

@@ -24,14 +24,14 @@ from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.raster import LazyRaster, open_raster
+from orograph.tiles.raster.raster import CHOICE, LazyRaster, open_raster
 
 if TYPE_CHECKING:
     from orograph.operations.operation import Operation
 
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
-OF_PLANS = (*OF_GRIDS, "storage_options")  # options of a run that its plan has too
+OF_PLANS = (*CHOICE, *OF_GRIDS, "storage_options")  # options of a run that its plan has too
 INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 
 
@@ -81,13 +81,13 @@ def make_plan(
     estimate = _estimate_for(operation, first, subject)
     parameters = {p.name: p for p in _parameters(estimate)}
     gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
-    for name in given.keys() - parameters.keys() - set(own) - set(OF_GRIDS):
+    for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
         raise InputError(f"{name}: not used by this plan of {operation.__name__}; leave it out")
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
     if "grid" in parameters:
-        which = {n: given[n] for n in ("band", "variable") if n in own and n in given}
+        choice = {name: given[name] for name in CHOICE if name in given}
         if not isinstance(subject, RasterSpec):
-            subject = opened = open_raster(subject, **which, argument=first)
+            subject = opened = open_raster(subject, **choice, argument=first, offers=CHOICE)
         subject = open_grid(subject, **cuts, argument=first, workers=workers)
     elif any(value is not None for value in cuts.values()):
         ((name, value), *_) = ((n, v) for n, v in cuts.items() if v is not None)

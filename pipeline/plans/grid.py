@@ -218,15 +218,13 @@ def open_grid(
     shard: int | None = None,
     argument: str = "raster",
     workers: int = 0,
-    band: int | None = None,
-    variable: str | None = None,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
     joins = tile is None
     if isinstance(raster, RasterSpec):
         spec: RasterSpec | Raster = raster
     else:
-        spec = open_raster(raster, band=band, variable=variable, argument=argument)
+        spec = open_raster(raster, argument=argument)
         tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
     ahead = AHEAD_BYTES * (isinstance(spec, StoreRaster) and spec.storage.etags)

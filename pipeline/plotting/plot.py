@@ -186,7 +186,10 @@ def read_result(
         crs = layer.crs
     else:
         raster = open_raster(
-            cast("RasterLike", result), variable=_variable_of(result, variable), argument="result"
+            cast("RasterLike", result),
+            variable=_variable_of(result, variable),
+            argument="result",
+            offers=("variable",),
         )
         crs = raster.georeference.map_crs
     if sources is not None:

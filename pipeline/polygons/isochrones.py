@@ -22,7 +22,7 @@ from orograph.tiles.arguments import as_text, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ def isochrones(
     polygons: bool = True,
     parts: bool = False,
     unit: str | None = None,
-    nodata: float | int | None = None,
-    variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the bands between cost levels of a raster of any size as polygons, or the lines of
@@ -51,6 +49,7 @@ def isochrones(
     ----------
     cost : raster
         Costs, shape (y, x), of any real dtype, such as those of `cost_distance` or `walking_time`.
+        Of a dataset of several variables, ``cost`` is read by default.
     levels : sequence of float
         Increasing costs, in the units of the raster or in ``unit``, at most 254.
     polygons : bool
@@ -62,11 +61,6 @@ def isochrones(
     unit : {"s", "min", "h", "m", "km", "m2", "ha", "km2"}, optional
         Unit of the levels and of the columns of the result, in place of that of the raster, whose
         own unit must be known: for walking times in seconds, ``unit="h"`` takes levels in hours.
-    nodata : float or int, optional
-        Value of unreached cells, in place of the raster's own nodata value. NaN and infinite cells
-        count as unreached too.
-    variable : str, optional
-        Which raster to read if there are several; by default ``cost``.
     **options
 
     Returns
@@ -114,7 +108,8 @@ def isochrones(
     1    5.0   10.0  212.598846
     2   10.0   20.0  657.270852
     """
-    raster = open_raster(cost, nodata=nodata, variable=variable, usual=("cost",), argument="cost")
+    spec = RunSpec(**options)
+    raster = spec.open(cost, "cost", ("cost",))
     named = check_levels(levels)
     of_costs = raster.attrs.get("units")
     bounds = named
@@ -127,7 +122,6 @@ def isochrones(
     edges_of_cells("cost", raster.georeference, raster.shape)
     check_shapely("isochrones")
     check_times(raster, "cost")
-    spec = RunSpec(**options)
     backend = choose_backend("trace_contours", (raster,), spec)
     problem = Contours(raster.shape, raster.nodata, bounds)
 

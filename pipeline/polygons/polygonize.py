@@ -18,7 +18,7 @@ from orograph.polygons.tracing import Rings, Tracing, join_tables
 from orograph.results.names import name_labels
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ def polygonize(
     labels: RasterLike,
     *,
     parts: bool = False,
-    nodata: float | int | None = None,
-    variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the areas of equal labels in a raster of any size as polygons along the sides of
@@ -45,15 +43,11 @@ def polygonize(
     ----------
     labels : raster
         Labels, shape (y, x), such as watersheds, components or an allocation: whole numbers, which
-        may be stored as floats.
+        may be stored as floats. Of a dataset of several variables, ``allocation``, ``labels``,
+        ``watershed``, ``depression`` or ``link`` is read by default.
     parts : bool
         Return one row, a polygon, for each area that is connected by the sides of its cells. By
         default one row, a multipolygon, for each label.
-    nodata : float or int, optional
-        Nodata value of the labels, in place of the raster's own.
-    variable : str, optional
-        Which raster to read if there are several; by default ``allocation``, ``labels``,
-        ``watershed``, ``depression`` or ``link``.
     **options
 
     Returns
@@ -89,11 +83,11 @@ def polygonize(
     0      1  MULTIPOLYGON (((-0.5 -0.5, 1.5 -0.5, 1.5 1.5, ...
     1      2  MULTIPOLYGON (((1.5 -0.5, 2.5 -0.5, 2.5 1.5, 1...
     """
-    raster = open_raster(labels, nodata=nodata, variable=variable, usual=LABELS, argument="labels")
+    spec = RunSpec(**options)
+    raster = spec.open(labels, "labels", LABELS)
     check_flag("parts", parts)
     edges_of_cells("labels", raster.georeference, raster.shape)
     check_shapely("polygonize")
-    spec = RunSpec(**options)
     backend = choose_backend("trace_boundaries", (raster,), spec)
     problem = Tracing(raster.shape, raster.nodata)
 

@@ -41,7 +41,7 @@ from orograph.tiles.raster.points import (
     is_point,
     snap_to_valid,
 )
-from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.store.create import Layout
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
@@ -113,9 +113,6 @@ def st_connected(
     hops: bool = True,
     path: bool = True,
     snap: bool | int = False,
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     **options: Unpack[SearchOptions],
 ) -> Job[Reach]:
     """Return whether cells are connected, and a shortest path and its number of steps.
@@ -139,9 +136,6 @@ def st_connected(
     snap : bool or int
         Move points that are not on passable cells to the nearest passable cell: True within 10
         cells, or within a number of cells.
-    nodata : float or int, optional
-        Nodata value of the mask, in place of the raster's own.
-    band, variable
     **options
 
     Returns
@@ -195,12 +189,10 @@ def st_connected(
     hops, path = check_flag("hops", hops), check_flag("path", path)
     spec = RunSpec(**options)
     if isinstance(mask, Graph):
-        spec.refuse_of_rasters(
-            nodata, band, variable, snap=bool(snap), connectivity=connectivity != 8
-        )
+        spec.refuse_of_rasters(snap=bool(snap), connectivity=connectivity != 8)
         ends_of_graph = cast("VerticesLike", s), cast("VerticesLike", t)
         return _graph_job(mask, *ends_of_graph, hops, path, spec)
-    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
+    raster = spec.open(mask, "mask")
     # few cells of a tile are near the fronts: too few for a GPU, unless one says so
     on_cpu = may_use_numba(spec.backend or setting("backend"))
     stage = "bidirectional_search" if on_cpu else "open_tile"

@@ -19,7 +19,7 @@ from orograph.tiles.files import new_file
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.storage import file_path, open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target
@@ -106,7 +106,7 @@ def to_file(
             f"path: {text} is for rasters, but the result is a table or a layer; name it .gpkg, "
             ".geojson, .fgb, .parquet or .csv"
         )
-    raster = open_raster(cast("RasterLike", result), variable=variable, argument="result")
+    raster = _open(cast("RasterLike", result), variable)
     if suffix in GEOTIFF:
         attributes = attributes_of_result(result, raster)
         return write_geotiff(raster, file_path("path", text), attributes, overwrite)
@@ -134,13 +134,17 @@ def _in_dataset(result: object) -> bool:
     return os.path.isdir(cast("str", result)) if is_path else isinstance(result, xr.Dataset)
 
 
+def _open(result: RasterLike, variable: str | None) -> Raster:
+    return open_raster(result, variable=variable, argument="result", offers=("variable",))
+
+
 def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:
     """Return a result as a dataset, of the named variable or of all variables."""
     if isinstance(result, str | os.PathLike) and os.path.isdir(result):
         result = open_dataset(open_storage(result, "result"))
     if isinstance(result, xr.Dataset) and variable is None:
         return result
-    raster = open_raster(result, variable=variable, argument="result")
+    raster = _open(result, variable)
     if isinstance(result, xr.Dataset):
         return result[[raster.name]]
     if isinstance(result, xr.DataArray):

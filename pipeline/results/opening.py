@@ -70,7 +70,11 @@ def open_result(
                 where = absolute_path(argument, path)
                 raise InputError(f"{argument}: {where} does not exist; is the path right?")
             return _open_geotiff(path) if suffix in GEOTIFF else _open_netcdf(path, argument)
-        return open_dataset(open_storage(result, argument))
+        storage = open_storage(result, argument)
+        try:
+            return open_dataset(storage)
+        except InputError as error:
+            raise InputError(f"{argument}: {error}") from None
     if isinstance(result, xr.DataArray) and result.name is not None:
         attributes = {name: parse_tag(value) for name, value in result.attrs.items()}
         array = result.squeeze("band", drop=True) if "band" in result.dims else result

@@ -39,7 +39,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -253,7 +253,6 @@ def depressions(
     min_area: float = 0,
     labels: bool = False,
     connectivity: int = 8,
-    nodata: float | int | None = None,
     **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the hierarchy of nested depressions with their volumes and spill points.
@@ -271,7 +270,7 @@ def depressions(
         Leave out depressions whose area is smaller.
     labels : bool
         Also return a raster of depressions.
-    connectivity, nodata
+    connectivity
     **options
 
     Returns
@@ -329,8 +328,8 @@ def depressions(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     least = check_number("min_depth", min_depth, 0), check_number("min_area", min_area, 0)
     labels = check_flag("labels", labels)
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     chosen = choose_backend("tile_basins", (raster,), spec)
     place = raster.georeference
     degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None

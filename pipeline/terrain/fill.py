@@ -15,7 +15,7 @@ from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
 from orograph.tiles.grid.orientation import NORTH_UP
-from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def fill_depressions(
     connectivity: int = 8,
     max_depth: float | None = None,
     outputs: str | Sequence[str] = ("filled",),
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return an elevation raster of any size with its depressions filled to their spill levels.
@@ -55,7 +54,6 @@ def fill_depressions(
         Depressions that are deeper, from their lowest cell to their spill level, are not filled.
     outputs : sequence of {"filled", "depth", "depression"}
         Variables of the result.
-    nodata
     **options
 
     Returns
@@ -100,13 +98,13 @@ def fill_depressions(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     wanted = check_outputs(outputs, OUTPUTS)
     deepest = np.inf if max_depth is None else check_number("max_depth", max_depth, 0)
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     points, marked, targets = None, None, None
     if outlets is not None:
         origin = parse_sources(outlets, raster, 0, False, None, name="outlets")
         points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
-    spec = RunSpec(**options)
     problem = WaterLevel(
         raster.nodata,
         connectivity,

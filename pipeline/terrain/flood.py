@@ -13,7 +13,7 @@ from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def flood_level(
     *,
     connectivity: int = 8,
     snap: bool | int = False,
-    nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the level at which rising water from the sources reaches each cell of a raster of any
@@ -44,7 +43,7 @@ def flood_level(
     sources : raster or points
         Where the water comes from: the cells of a raster of the same grid that are not 0 or nodata,
         or points (x, y), given like the sources of `cost_distance`.
-    connectivity, snap, nodata
+    connectivity, snap
     **options
 
     Returns
@@ -81,11 +80,11 @@ def flood_level(
            [0, 5, 3, 3]])
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     origin = parse_sources(sources, raster, 0, snap, None)
     points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
-    spec = RunSpec(**options)
     dry = raster.nodata
     if dry is None:
         dry = np.nan if raster.dtype.kind == "f" else int(np.iinfo(raster.dtype).max)

@@ -24,7 +24,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.points import PointsLike, as_points, cells_of, snap_to_valid
-from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -271,7 +271,6 @@ def pass_elevation(
     connectivity: int = 8,
     paths: bool = False,
     snap: bool | int = False,
-    nodata: float | int | None = None,
     **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the lowest pass between each point and each target.
@@ -289,7 +288,7 @@ def pass_elevation(
     connectivity
     paths : bool
         Also find a path over each pass.
-    snap, nodata
+    snap
     **options
 
     Returns
@@ -342,12 +341,12 @@ def pass_elevation(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     paths = check_flag("paths", paths)
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     radius = snap_cells(snap)
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    spec = RunSpec(**options)
     problem = Passes(
         raster.nodata,
         connectivity,

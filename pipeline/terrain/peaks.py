@@ -30,7 +30,7 @@ from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.raster import RasterLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -137,7 +137,6 @@ def peaks(
     *,
     min_prominence: float = 0,
     connectivity: int = 8,
-    nodata: float | int | None = None,
     **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the peaks of a raster of any size, with their prominences and key cols.
@@ -150,7 +149,7 @@ def peaks(
     elevation
     min_prominence : float
         Leave out peaks whose prominence is smaller.
-    connectivity, nodata
+    connectivity
     **options
 
     Returns
@@ -191,8 +190,8 @@ def peaks(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     least = check_number("min_prominence", min_prominence, 0)
-    raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
+    raster = spec.open(elevation, "elevation")
     chosen = choose_backend("tile_basins", (raster,), spec)
     orientation = raster.georeference.orientation
     problem = Peaks(

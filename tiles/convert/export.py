@@ -25,7 +25,14 @@ from orograph.tiles.files import TEMPORARY, is_token, sync_file
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import FileRaster, Raster, RasterLike, StoreRaster, open_raster
+from orograph.tiles.raster.raster import (
+    CHOICE,
+    FileRaster,
+    Raster,
+    RasterLike,
+    StoreRaster,
+    open_raster,
+)
 from orograph.tiles.raster.tags import NAME, colour_table, tags_of
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import file_path
@@ -42,6 +49,8 @@ def to_geotiff(
     source: RasterLike,
     path: str | os.PathLike[str],
     *,
+    nodata: float | int | None = None,
+    band: int | None = None,
     variable: str | None = None,
     overwrite: bool = False,
     takeover: bool = False,
@@ -51,10 +60,14 @@ def to_geotiff(
     Parameters
     ----------
     source : DataArray, Dataset, array, or path
-        Anything `open_raster` accepts; a store or Dataset of several rasters needs ``variable``.
+        Anything `open_raster` accepts.
     path : path
         The file to write, or its ``file://`` URL. Until it is complete, it has a hidden name in the
         same folder.
+    nodata : number, optional
+        Nodata value, in place of the source's own.
+    band : int, optional
+        Number of the band, from 1, if there are several.
     variable : str, optional
         Name of the variable, if there are several.
     overwrite : bool
@@ -104,7 +117,7 @@ def to_geotiff(
     check_extension("path", path, "a GeoTIFF", GEOTIFF)
     overwrite = check_flag("overwrite", overwrite)
     check_file(path, overwrite)
-    raster = open_raster(source, variable=variable)
+    raster = open_raster(source, nodata=nodata, band=band, variable=variable, offers=CHOICE)
     return write_geotiff(raster, path, attributes_of_result(source, raster), overwrite, takeover)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.addresses import without_secrets
 from orograph.tiles.arguments import check_path
-from orograph.tiles.errors import DamagedChunkError, InputError
+from orograph.tiles.errors import DamagedChunkError, InputError, OptionMissingError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
 from orograph.tiles.nodata import Nodata, native_nodata, supported_dtype
@@ -96,9 +96,10 @@ class FileRaster:
             self.masked = _has_mask(dataset, at)
             if self.masked and self.nodata is None:
                 if self.dtype.kind != "f":
-                    raise InputError(
-                        f"{what}: a mask hides cells of {self.dtype}, but no value stands for "
-                        "them; pass nodata= with a value that no other cell has"
+                    raise OptionMissingError(
+                        f"{what}: a mask hides cells of {self.dtype}, but no value stands for them",
+                        *("nodata", "pass nodata= with a value that no other cell has"),
+                        "write the file with a nodata value",
                     )
                 self.nodata = float("nan")
             self.block: tuple[int, int] = dataset.block_shapes[at]
@@ -166,8 +167,8 @@ class FileRaster:
         assert self.nodata is not None
         if (cells[~hidden] == self.nodata).any():
             raise InputError(
-                f"{self.path}: nodata={self.nodata} is also the value of cells that the mask "
-                "shows; pass another nodata="
+                f"{self.path}: its nodata value {self.nodata} is also that of cells that the mask "
+                "shows; it must be a value that no other cell has"
             )
         cells[hidden] = self.nodata
 
@@ -190,9 +191,9 @@ def _choose_band(what: str, dataset: DatasetReader, band: int | None) -> int:
         raise InputError(f"{what}: no band, only subdatasets ({inside}); open one of them")
     if band is None:
         if dataset.count > 1:
-            raise InputError(
-                f"{what}: {dataset.count} bands; pass one, such as rioxarray.open_rasterio("
-                f"{what!r})[0], or ingest it first: og.ingest(..., band=1)"
+            raise OptionMissingError(
+                *(f"{what}: {dataset.count} bands", "band", "pass band= with the number of one"),
+                f"pass one layer, such as rioxarray.open_rasterio({what!r})[0]",
             )
         return 1
     return check_band(band, dataset.count, what)

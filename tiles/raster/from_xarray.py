@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.tiles.errors import InputError, SeveralRastersError
+from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.cf import X_NAMES, Y_NAMES, georeference_of
 from orograph.tiles.grid.window import check_sides
@@ -41,7 +41,11 @@ def choose_variable(
             raise InputError(f"{what} has 0 rasters (none); open another file")
         if len(names) > 1:
             message = f"{what} has {len(names)} rasters ({', '.join(names)})"
-            raise SeveralRastersError(message, opened, list(names))
+            first = next(iter(names))
+            raise OptionMissingError(
+                *(message, "variable", f"pass variable={first!r}"),
+                *(f"pass one of them, such as {opened}[{first!r}]", list(names)),
+            )
         return next(iter(names.values()))
     if str(variable) not in names:
         raise InputError(f"{what} has no raster {variable!r}; it has {', '.join(names) or 'none'}")
@@ -72,9 +76,9 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
 def _pick_band(count: int, band: int | None, what: str) -> int:
     if band is None:
         if count > 1:
-            raise InputError(
-                f"{what}: {count} bands; pass band= with the number of one, from 1, or one layer, "
-                "such as its [0]"
+            raise OptionMissingError(
+                *(f"{what}: {count} bands", "band", "pass band= with the number of one, from 1"),
+                "pass one layer, such as its [0]",
             )
         band = 1
     return check_band(band, count, what) - 1

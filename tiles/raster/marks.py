@@ -74,12 +74,13 @@ def _windows(shape: tuple[int, int], side: int) -> Iterator[Window]:
             yield Window(y, x, side, side).clip(shape)
 
 
-def warn_of_nodata(raster: Raster, argument: str) -> None:
+def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """Warn if the least height is a number that stands for nodata, far below all others.
 
     It is one of those that programs use (-9999, -32768, the lowest float32), and lies farther below
     the next height than all others span: so no sea floor is taken for it. Of a raster in memory all
-    cells or many rows are looked at, of a file its corners and its middle.
+    cells or many rows are looked at, of a file its corners and its middle. ``offered`` tells
+    whether the user could have given ``nodata=``.
     """
     if isinstance(raster, ArrayRaster):
         places = [Window(0, 0, *raster.shape)]
@@ -104,8 +105,9 @@ def warn_of_nodata(raster: Raster, argument: str) -> None:
         return
     if others.min() - least <= np.ptp(others):
         return
+    option = f"nodata={as_text(least)}, or " if offered else ""
     warn_user(
         f"{argument}: the least value is {as_text(least)}, in {count} of {cells.size} cells, and "
         f"the others are {as_text(others.min())} to {as_text(others.max())}; if it stands for "
-        f"nodata, say so: nodata={as_text(least)}, or rio.write_nodata({as_text(least)})"
+        f"nodata, say so: {option}rio.write_nodata({as_text(least)})"
     )

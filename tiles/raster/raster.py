@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
-from orograph.tiles.errors import InputError, SeveralRastersError
+from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
 from orograph.tiles.format.metadata import is_store, read_group, read_metadata
 from orograph.tiles.grid.georeference import Georeference
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
+CHOICE = ("nodata", "band", "variable")
+"""Options that tell how a raster is read, or which of several."""
 HEIGHTS = ("elevation", "surface")
 """Names of arguments that are heights."""
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
@@ -135,6 +137,7 @@ def open_raster(
     variable: str | None = None,
     usual: Sequence[str] = (),
     argument: str = "source",
+    offers: Sequence[str] = (),
 ) -> Raster:
     """Open an array, DataArray, Dataset, store or raster file as a raster.
 
@@ -155,6 +158,8 @@ def open_raster(
         Names of the variable if there are several and ``variable`` is None: the first that exists.
     argument : str
         Name of what the user has given as ``source``, for messages.
+    offers : sequence of str
+        Which of ``CHOICE`` the user could have given for it, for messages.
 
     Returns
     -------
@@ -180,15 +185,18 @@ def open_raster(
     try:
         try:
             raster = _open(source, band, nodata, variable)
-        except SeveralRastersError as error:
+        except OptionMissingError as error:
             known = [name for name in usual if name in error.names]
             if not known:
                 raise
             raster = _open(source, band, nodata, known[0])
+    except OptionMissingError as error:
+        message = str(error) if error.option in offers else error.without
+        raise InputError(f"{argument}: {message}") from None
     except InputError as error:
         raise InputError(f"{argument}: {error}") from None
     if argument in HEIGHTS and raster is not source:  # those who open it again have warned
-        warn_of_nodata(raster, argument)
+        warn_of_nodata(raster, argument, "nodata" in offers)
     return raster
 
 
@@ -318,7 +326,10 @@ def _by_rasterio(path: str, band: int | None, nodata: float | None, variable: st
     except RasterioIOError as error:
         raise _CannotReadError(f"rasterio ({error})") from None
     if variable is not None:
-        raise InputError(f"{path}: variable={variable!r}; this file has bands, use band=")
+        raise OptionMissingError(
+            *(f"{path}: variable={variable!r}, but this file has bands", "band", "use band="),
+            "leave variable= out",
+        )
     return raster
 
 

@@ -23,7 +23,7 @@ from orograph.tiles.errors import (
     BackendError,
     DamagedChunkError,
     InputError,
-    SeveralRastersError,
+    OptionMissingError,
 )
 from orograph.tiles.format.checksums import check_stated, checksum_in
 from orograph.tiles.format.dense import MEND, DenseArray
@@ -102,7 +102,11 @@ class StoreRaster:
         if variable is None and len(names) > 1:
             opened = f"og.open({os.fspath(path)!r})"
             message = f"{path} has the variables {', '.join(names)}"
-            raise SeveralRastersError(message, opened, names)
+            first = names[0]
+            raise OptionMissingError(
+                *(message, "variable", f"pass variable={first!r}"),
+                *(f"pass one of them, such as {opened}[{first!r}]", names),
+            )
         self.variable = names[0] if variable is None else variable
         if self.variable not in names:
             raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")

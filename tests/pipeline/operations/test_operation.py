@@ -76,18 +76,18 @@ def test_shared_entries_stand_for_names_alone() -> None:
     Parameters
     ----------
     connectivity, snap
-    nodata, other
+    encoding, other
         As for `peaks`.
-    nodata
-    unknown, band
+    encoding
+    unknown, direction
     **options
     """
     assert whole_docstring(doc, ["out : path\n    Where.\n"]) == (
         "Return it.\n\nParameters\n----------\n"
         f"{SHARED['connectivity']}{SHARED['snap']}"
-        "nodata, other\n    As for `peaks`.\n"
-        f"{SHARED['nodata']}"
-        "unknown, band\n"
+        "encoding, other\n    As for `peaks`.\n"
+        f"{SHARED['encoding']}"
+        "unknown, direction\n"
         "out : path\n    Where.\n"
     )
 

@@ -220,6 +220,12 @@ class PartRows:
     tile: ClassVar[None] = None
     """A part is read as one."""
 
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of the rows of a part, on average: a part is a cell of the grid."""
+        graph = self.graph
+        return 8 * (graph.vertex_count + 2 * graph.arc_count) // graph.part_count
+
     def read(self, window: Window) -> Rows:
         """Return the CSR rows of the part that stands at a window's row."""
         rows = self.graph.part_rows(window.y, not self.unweighted)

@@ -426,7 +426,7 @@ def test_the_workers_that_come_decide_the_backend(
 def test_a_run_takes_the_backend_of_the_workers_that_come(
     operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class QueryContext(Exception):
+    class QueryContext(og.OrographError):
         """What is to be seen has been."""
 
     def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:

@@ -68,7 +68,7 @@ assert within[1] > within[0]
 
 figure, places = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
 for axes, result, title in zip(places, (on_foot, by_road), ("On foot", "With roads and bridges")):
-    shown = axes.imshow(og.convert_units(result["cost"], "min"), cmap="magma_r", vmax=6)
+    shown = axes.imshow(result["cost"] / 60, cmap="magma_r", vmax=6)
     axes.contour(result["cost"], levels=[60], colors="deepskyblue")
     axes.plot(*hospital, "P", color="white", markeredgecolor="black", markersize=12)
     axes.set(title=title, xticks=[], yticks=[])

@@ -235,7 +235,7 @@ class RunSpec:
 
     @property
     def choice(self) -> dict[str, Any]:
-        """What `open_raster` takes for the first raster of the run."""
+        """The arguments of `open_raster` for the first raster of the run."""
         return {**{name: getattr(self, name) for name in CHOICE}, "offers": CHOICE}
 
     def open(self, raster: RasterLike, argument: str, usual: Sequence[str] = ()) -> Raster:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +14,8 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster
 from orograph.tiles.raster.file import FileRaster
+from orograph.tiles.raster.interface import Raster
 from orograph.tiles.warn import warn_user
-
-if TYPE_CHECKING:
-    from orograph.tiles.raster.raster import Raster
 
 SIDE = 1024
 MOST = 2**24

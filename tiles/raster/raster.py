@@ -1,14 +1,14 @@
-"""The interface of rasters, and `open_raster`, which opens any source as one."""
+"""The function `open_raster`, which opens any source as a raster."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from orograph.tiles.arguments import absolute_path, check_integer, check_path, i
 from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
 from orograph.tiles.format.metadata import is_store, read_group, read_metadata
-from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import given_storage_options
 from orograph.tiles.raster.array import (
     ArrayRaster,
@@ -42,6 +40,7 @@ from orograph.tiles.raster.from_zarr import (
     snapshot_of,
     store_of,
 )
+from orograph.tiles.raster.interface import Raster
 from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.storage import is_object_address, open_storage
@@ -62,52 +61,6 @@ CHOICE = ("nodata", "band", "variable")
 HEIGHTS = ("elevation", "surface")
 """Names of arguments that are heights."""
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
-
-
-class Raster(Protocol):
-    """Interface of a grid of cells that can be read window by window, in any process."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the cells, in native byte order."""
-
-    @property
-    def nodata(self) -> int | float | None:
-        """Nodata value, or None; non-finite cells are nodata too."""
-
-    @property
-    def georeference(self) -> Georeference:
-        """Coordinates and CRS."""
-
-    @property
-    def name(self) -> str | None:
-        """Name of the variable, if it has one."""
-
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """Attributes that describe the values."""
-
-    @property
-    def tile(self) -> int | None:
-        """Cells a side of a stored tile; None if not stored in tiles."""
-
-    @property
-    def shard(self) -> int | None:
-        """Cells a side of a stored shard; None if not stored in shards."""
-
-    @property
-    def bytes_per_cell(self) -> int:
-        """Bytes of a cell in memory."""
-
-    def read(self, window: Window) -> NDArray[Any]:
-        """Return the cells of ``window``, contiguous, of ``dtype``."""
-
-    def fingerprint(self) -> str:
-        """Return an identifier of the content, by which a resumed run checks its input."""
 
 
 RasterLike = Union[

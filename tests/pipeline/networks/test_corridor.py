@@ -209,6 +209,7 @@ def test_labels_of_a_mapping_may_be_names_and_come_from_files(tmp_path: Any) -> 
         og.corridor(results, pairs=[(["north"], "east")])  # type: ignore[list-item]
 
 
+@pytest.mark.filterwarnings("ignore:.*all cells are sources")
 def test_many_labels_and_such_as_are_not_whole_are_not_listed() -> None:
     many = np.arange(1, 1202).reshape(1, -1)
     assert "source_labels" not in og.cost_distance(np.ones(many.shape), many).attrs

@@ -144,7 +144,7 @@ def test_runs_of_one_process_give_the_same_bits(tmp_path: Path) -> None:
     xr.testing.assert_identical(og.open(tmp_path / "patches.zarr").load(), patches)
     cost = og.cost_distance(heights, [(3, 4)], tile=16, shard=32)
     with xr.open_dataset(tmp_path / "cost.tif", engine="rasterio") as found:
-        np.testing.assert_array_equal(found["band_data"][0], cost["cost"])
+        np.testing.assert_array_equal(found["cost"][0], cost["cost"])
     hidden = [name for name in os.listdir(tmp_path) if name.startswith(".")]
     assert hidden == []
 

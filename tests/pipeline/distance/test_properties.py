@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import oracle_distance as oracle
 import pytest
@@ -761,10 +762,10 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
 ) -> None:
     """Five times, at several places of the front; each time the nanny starts another worker."""
     with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 20}),
         mortal_cluster(2) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        cluster.scheduler.allowed_failures = 20
         victims = set()
         run = held_run(stored, tmp_path / "cost.zarr", gate, client)
         for share in (0.01, 0.1, 0.3, 0.5, 0.8):

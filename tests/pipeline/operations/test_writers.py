@@ -343,7 +343,8 @@ def test_a_worker_that_comes_later_is_checked_too(client: Client) -> None:
 def test_a_worker_of_another_version_is_named(dem: Path, tmp_path: Path) -> None:
     fake = tmp_path / "path" / "orograph"
     fake.mkdir(parents=True)
-    (fake / "__init__.py").write_text("__version__ = '0.0.1'\n")
+    (fake / "__init__.py").touch()
+    (fake / "_version.py").write_text("__version__ = '0.0.1'\n")
     with (
         LocalCluster(n_workers=0, processes=True, dashboard_address=None) as local,
         Client(local, set_as_default=False) as client,

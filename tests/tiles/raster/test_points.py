@@ -148,6 +148,7 @@ def test_the_refusal_of_another_crs_of_the_same_name_shows_where_they_differ() -
         og.cost_distance(friction(one), labels)
 
 
+@pytest.mark.filterwarnings("ignore:.*all cells are sources")
 def test_a_raster_in_the_same_crs_written_otherwise_is_taken() -> None:
     text = CRS(ALBERS).to_wkt("WKT1_GDAL")
     labels = friction(None).astype(np.int32)

@@ -12,6 +12,7 @@ from orograph.tiles.graph.read import GraphLike
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.raster.points import PointsLike
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.snapping import SnapLike
 from orograph.tiles.vector.layer import VectorLike
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GraphLike",
     "PointsLike",
     "RasterLike",
+    "SnapLike",
     "SourcesLike",
     "VectorLike",
     "VerticesLike",

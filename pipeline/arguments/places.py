@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import OUTSIDE, SKIP, geometries_inside, point_names, snap_cells
+from orograph.arguments.sources import OUTSIDE, SKIP, geometries_inside, point_names
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.points import (
-    READ_SIDE,
     PointsLike,
     as_points,
     cells_of,
-    nearest_valid,
     points_inside,
-    snap_to_valid,
 )
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.snapping import (
+    READ_SIDE,
+    SnapLike,
+    distances_moved,
+    nearest_valid,
+    parse_snap,
+    snap_to_valid,
+)
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 
@@ -44,6 +49,8 @@ class Places(NamedTuple):
     """How many lie outside the grid and were left out; None: none may be."""
     unreachable: int | None = None
     """How many cover no valid cell and were left out; None: none may be."""
+    moved: npt.NDArray[np.float64] | None = None
+    """How far each place, a point, was moved; None: none may be."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -58,9 +65,13 @@ class Places(NamedTuple):
         """Whether each place is one cell."""
         return len(self.cells) == len(self.numbers)
 
-    def notes(self, name: str) -> dict[str, int]:
-        """Return the attribute of a result that tells how many places were left out."""
-        return {} if self.skipped is None else {f"{name}_outside": self.skipped}
+    def notes(self, name: str) -> dict[str, Any]:
+        """Return attributes of a result: how many places were left out, and how far moved."""
+        notes: dict[str, Any] = {} if self.skipped is None else {f"{name}_outside": self.skipped}
+        if self.moved is not None:
+            key = "snap_distances" if name == "points" else "target_snap_distances"
+            notes[key] = self.moved.tolist()
+        return notes
 
 
 def parse_places(
@@ -69,7 +80,7 @@ def parse_places(
     name: str,
     *,
     label: str | None = None,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     outside: str = "error",
     all_touched: bool = False,
     barriers: str = "nodata",
@@ -95,7 +106,8 @@ def parse_places(
     """
     outside = check_choice("outside", outside, OUTSIDE)
     skip = check_choice("unreachable", unreachable, OUTSIDE) == "skip"
-    all_touched, reach = check_flag("all_touched", all_touched), snap_cells(snap)
+    all_touched = check_flag("all_touched", all_touched)
+    reach = parse_snap(snap, raster.georeference)
     names = point_names(given, label, name)
     layer = read_layer(given, name) if extended else None
     if layer is not None and layer.has_extent():
@@ -108,17 +120,18 @@ def parse_places(
         numbers, skipped = np.flatnonzero(inside), int(np.count_nonzero(~inside))
         points = points[inside]
     rows, columns = cells_of(points, place, raster.shape, name, SKIP)
-    lost = None
+    lost, before = None, np.stack([rows, columns])
     if skip:
         rows, columns, without = nearest_valid(rows, columns, raster, reach)
         lost = without.size
         rows, columns, numbers = (np.delete(array, without) for array in (rows, columns, numbers))
-        points = np.delete(points, without, axis=0)
+        points, before = np.delete(points, without, axis=0), np.delete(before, without, axis=1)
     else:
         rows, columns = snap_to_valid(rows, columns, raster, points, reach, name, barriers)
     kept = None if names is None else names[numbers]
     cells = np.stack([rows, columns], axis=1)
-    return Places(cells, np.arange(len(cells)), numbers, kept, points, skipped, lost)
+    moved = distances_moved(points, rows, columns, before, place) if reach else None
+    return Places(cells, np.arange(len(cells)), numbers, kept, points, skipped, lost, moved)
 
 
 def _covered(

@@ -27,7 +27,7 @@ from orograph.arguments.source_costs import (
 from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import LONGEST_SIDE, Window
+from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.marks import marks_all
@@ -36,16 +36,15 @@ from orograph.tiles.raster.points import (
     as_points,
     cells_of,
     points_inside,
-    snap_to_valid,
 )
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
+from orograph.tiles.raster.snapping import SnapLike, distances_moved, parse_snap, snap_to_valid
 from orograph.tiles.vector.burn import cell_space
 from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 from orograph.tiles.warn import warn_user
 
 MOST_LABELS = 1000
 """Labels of sources that a result lists."""
-SNAP_CELLS = 10
 OUTSIDE = ("error", "skip")
 SKIP = "pass outside='skip' to go on without them"
 
@@ -93,18 +92,6 @@ def is_source(values: Array, nodata: float | int | None, targets: Targets) -> np
     return wanted & valid_cells(values, nodata)
 
 
-def snap_cells(snap: bool | int) -> int:
-    """Return the snapping distance in cells that the argument ``snap`` stands for."""
-    if isinstance(snap, bool | np.bool_):
-        return SNAP_CELLS if snap else 0
-    if not isinstance(snap, Integral) or not 0 <= snap <= LONGEST_SIDE:
-        raise InputError(
-            f"snap: {shown(snap)}; it must be True, False or a whole number of cells, 0 to "
-            f"{LONGEST_SIDE}"
-        )
-    return int(snap)
-
-
 def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | None:
     """Check ``target_values``; whole numbers become integers."""
     if target_values is None:
@@ -137,6 +124,8 @@ class Origin(NamedTuple):
     """Those of the cells, shape (cells, 3), or of labels; None: all are alike."""
     column: str | None = None
     """The column that holds the labels of a vector layer."""
+    moved: npt.NDArray[np.float64] | None = None
+    """How far each point was moved, if they are few; None: none may be."""
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -145,6 +134,7 @@ class Origin(NamedTuple):
             "sources_outside": self.outside,
             "source_names": self.names,
             "source_labels": self._labels(),
+            "snap_distances": None if self.moved is None else self.moved.tolist(),
         }
         return {name: value for name, value in notes.items() if value is not None}
 
@@ -254,7 +244,7 @@ def parse_sources(
     sources: SourcesLike,
     first: Raster,
     initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: bool | int,
+    snap: SnapLike,
     target_values: Sequence[float] | None,
     barriers: str = "nodata",
     label: str | None = None,
@@ -321,7 +311,7 @@ def parse_sources(
         )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
-    reach = snap_cells(snap)
+    reach = parse_snap(snap, first.georeference)
     points, number, labels = labelled_points(cast("PointsLike", sources), layer, first, label, name)
     count = int(number[-1]) + 1
     if starts.ndim and starts.shape != (count,):
@@ -341,9 +331,13 @@ def parse_sources(
         own = None if own is None else own[inside]
     step = None if outside is None else SKIP
     rows, columns = cells_of(points, first.georeference, first.shape, name, step)
+    before = np.stack([rows, columns])
     rows, columns = snap_to_valid(rows, columns, first, points, reach, name, barriers)
     cells = Sources(rows, columns, costs, labels)
-    return Origin(cells, None, None, skipped, names, own, given_label)
+    moved = None
+    if reach and len(points) <= MOST_LABELS:
+        moved = distances_moved(points, rows, columns, before, first.georeference)
+    return Origin(cells, None, None, skipped, names, own, given_label, moved)
 
 
 def point_names(points: PointsLike, label: str | None, name: str) -> npt.NDArray[Any] | None:

@@ -202,8 +202,8 @@ def add_option(
             metavar=("X", "Y"),
             help="a point; repeat for more",
         )
-    elif annotation == "bool | int":
-        parser.add_argument(flag, type=int, metavar="CELLS", help=text)
+    elif annotation == "SnapLike":
+        parser.add_argument(flag, type=_cells_or_length, metavar="CELLS|LENGTH", help=text)
     elif annotation.startswith("bool"):
         on = parameter.default is not True
         switch = flag if on else f"--no-{flag[2:]}"
@@ -244,6 +244,10 @@ def pair_of(text: str) -> tuple[str, float]:
     """Parse ``name=number``; a ValueError makes argparse name the option."""
     name, _, number = text.partition("=")
     return name, float(number)
+
+
+def _cells_or_length(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _number_or_column(text: str) -> tuple[str, float | str]:

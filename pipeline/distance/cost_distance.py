@@ -61,6 +61,7 @@ from orograph.tiles.arguments import check_choice, check_dtype, check_number, ch
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -88,7 +89,7 @@ def cost_distance(
     all_touched: bool = False,
     initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
     source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None = None,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
@@ -152,9 +153,11 @@ def cost_distance(
         How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
         ``"maximum"``, where its paths end, initial cost included. Each is one number, one for each
         point, a dict by label, or the name of a column. See the notes.
-    snap : bool or int
+    snap : bool, int or str
         Move points and ends of links on nodata to the nearest valid cell: True within 10 cells, or
-        within a number of cells.
+        within a number of cells, or within a length such as ``"300 m"``. The attribute
+        ``snap_distances`` tells how far each of up to 1000 points lies from the cell it was moved
+        to, in metres (without a CRS in the unit of the coordinates), 0 if it was not.
     outside : {"error", "skip"}
         Refuse points and geometries outside the raster, or skip them. The attribute
         ``sources_outside`` counts the skipped ones; the labels of the others do not change.
@@ -304,7 +307,7 @@ def distance_job(
     label: str | None,
     all_touched: bool,
     initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: bool | int,
+    snap: SnapLike,
     outside: str | None,
     outputs: Sequence[str],
     source_cost: Mapping[str, Any] | None = None,

@@ -22,6 +22,7 @@ from orograph.tiles.arguments import check_choice, check_flag, check_integer, re
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
 from orograph.tiles.raster.raster import Raster, RasterLike
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,7 +44,7 @@ def hop_distance(
     target_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     outside: str = "error",
     predecessors: bool = False,
     **options: Unpack[RunOptions],

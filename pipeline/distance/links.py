@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import snap_cells
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.kernels.relax.border import Border
 from orograph.kernels.relax.links import InnerLinks
@@ -22,8 +21,9 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.points import cells_of, coordinates_of, snap_to_valid
+from orograph.tiles.raster.points import cells_of, coordinates_of
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.snapping import SnapLike, SnapRadius, parse_snap, snap_to_valid
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def parse_links(
     raster: Raster,
     dtype: np.dtype[Any],
     reverse: bool,
-    snap: bool | int | None,
+    snap: SnapLike | None,
     *,
     places: bool = False,
 ) -> Links | None:
@@ -62,7 +62,7 @@ def parse_links(
         Ends of links must be valid in it.
     reverse : bool
         Whether directed links are followed from head to tail.
-    snap : bool or int or None
+    snap : bool, int, str or None
         Whether ends are moved to valid cells, as points are. None: they are taken as they are,
         valid or not, and no cell is read.
     places : bool
@@ -83,7 +83,7 @@ def parse_links(
     if not used.size:
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
-    reach = None if snap is None else snap_cells(snap)
+    reach = None if snap is None else parse_snap(snap, raster.georeference)
     cells[used], at = _cells(graph, used, raster, reach)
     cost = _costs(graph, tail, head, dtype)
     if reverse:
@@ -109,7 +109,7 @@ def check_links(graph: object) -> None:
 
 
 def _cells(
-    graph: Graph, used: Integers, raster: Raster, snap: int | None
+    graph: Graph, used: Integers, raster: Raster, snap: SnapRadius | None
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
     """Return rows and columns of the cells in which vertices of a graph lie, and where they lie.
 

@@ -26,6 +26,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,7 +40,7 @@ def least_cost_path(
     points: PointsLike,
     *,
     label: str | None = None,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     outside: str = "error",
     unreachable: str = "error",
     all_touched: bool = False,
@@ -59,9 +60,9 @@ def least_cost_path(
         row by row.
     label : str, optional
         Column of a vector layer with the names of its geometries, for `LeastCostPath.point`.
-    snap : bool or int
+    snap : bool, int or str
         Move points on unreached cells to the nearest reached cell: True within 10 cells, or within
-        a number of cells.
+        a number of cells, or within a length such as ``"300 m"``.
     outside : {"error", "skip"}
         Refuse points, lines and areas outside the result, or skip them. `LeastCostPaths.outside`
         counts the skipped ones, and for paths without names `LeastCostPath.point` is the number of
@@ -136,7 +137,8 @@ def least_cost_path(
     paths.outside, paths.unreachable = places.skipped, places.unreachable
     ends = least_of_each(places, costs).tolist()
     starts = zip(ends, places.numbers.tolist(), _ends(places), strict=True)
-    for (row, column), number, point in starts:
+    moved = [None] * len(places) if places.moved is None else places.moved.tolist()
+    for ((row, column), number, point), snapped in zip(starts, moved, strict=True):
         cells, links = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
@@ -150,7 +152,8 @@ def least_cost_path(
         crossed = _crossed_by_knights(cells, links)
         paths.append(
             LeastCostPath(
-                cells, coordinates, cost.item(), place.map_crs, line, point, source, crossed
+                *(cells, coordinates, cost.item(), place.map_crs, line, point, source, crossed),
+                snapped,
             )
         )
     return paths
@@ -211,12 +214,16 @@ def _down(dataset: xr.Dataset, points: PointsLike, given: dict[str, Any]) -> Lea
     paths = LeastCostPaths()
     paths.outside, paths.unreachable = places.skipped, places.unreachable
     ends = least_of_each(places, costs).tolist()
-    for (row, column), point in zip(ends, _ends(places), strict=True):
+    moved = [None] * len(places) if places.moved is None else places.moved.tolist()
+    for (row, column), point, snapped in zip(ends, _ends(places), moved, strict=True):
         cells, points_of_line = reader.trace(row, column)
         line = line_on_map(points_of_line, place)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point))
+        path = LeastCostPath(
+            *(cells, coordinates, cost.item(), place.map_crs, line, point), snap_distance=snapped
+        )
+        paths.append(path)
     return paths
 
 

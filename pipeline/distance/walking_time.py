@@ -20,6 +20,7 @@ from orograph.kernels.relax.models import CostModel, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.graph.graph import Graph
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,7 +52,7 @@ def walking_time(
     all_touched: bool = False,
     initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
     source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None = None,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from orograph.arguments.grids import check_same_grid
-from orograph.arguments.sources import labelled_points, snap_cells
+from orograph.arguments.sources import MOST_LABELS, labelled_points
 from orograph.drainage.watershed_sweep import Watersheds
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
@@ -17,10 +17,19 @@ from orograph.operations.operation import operation
 from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.points import PointsLike, cells_of, nearest_of
+from orograph.tiles.raster.points import PointsLike, cells_of
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.snapping import (
+    SnapLike,
+    SnapRadius,
+    distances_moved,
+    nearest_of,
+    parse_snap,
+    window_around,
+    within,
+)
 from orograph.tiles.vector.layer import read_layer
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ def watersheds(
     outlets: PointsLike | None = None,
     *,
     label: str | None = None,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     accumulation: RasterLike | None = None,
     encoding: str | None = None,
     **options: Unpack[RunOptions],
@@ -52,10 +61,11 @@ def watersheds(
         Column of the vector layer with the labels of the outlets: integers, or names, which are
         numbered from 0 as they first occur and listed in the attribute ``source_names``. By default
         outlets are numbered from 0.
-    snap : bool or int
+    snap : bool, int or str
         Move each outlet to the cell of the largest ``accumulation`` near it: True within 10 rows
-        and columns, or within a number of them. Among equal ones the nearest is chosen, and among
-        these the first.
+        and columns, or within a number of them, or within a length such as ``"300 m"``. Among equal
+        ones the nearest is chosen, and among these the first. The attribute ``snap_distances``
+        tells how far, in metres.
     accumulation : raster, optional
         Accumulation as returned by `flow_accumulation`; needed for ``snap``.
     encoding
@@ -97,7 +107,7 @@ def watersheds(
     """
     spec = RunSpec(**options)
     raster, code = open_directions(spec, direction, encoding)
-    reach = snap_cells(snap)
+    reach = parse_snap(snap, raster.georeference)
     if outlets is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of outlets; leave it out")
     if outlets is None and reach:
@@ -110,26 +120,32 @@ def watersheds(
     if accumulation is not None and not reach:
         raise InputError("accumulation: used with snap= alone; pass that too, or leave it out")
     rows = columns = labels = names = None
+    notes: dict[str, Any] = {}
     if outlets is not None:
-        rows, columns, labels, names = _read_outlets(outlets, raster, label)
+        points, rows, columns, labels, names = _read_outlets(outlets, raster, label)
+        if names is not None:
+            notes["source_names"] = names
         if accumulation is not None:
             amounts = open_raster(accumulation, argument="accumulation")
             check_same_grid("accumulation", amounts, raster)
+            before = np.stack([rows, columns])
             rows, columns = _snap(rows, columns, amounts, reach)
+            if len(points) <= MOST_LABELS:
+                moved = distances_moved(points, rows, columns, before, raster.georeference)
+                notes["snap_distances"] = moved.tolist()
         _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
     backend = choose_backend("label_ends", (raster,), spec)
     problem = Watersheds(code, rows, columns, labels, backend, names)
     parameters = {
         "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)])
     }
-    notes = {} if names is None else {"source_names": names}
     return flow_job(problem, (raster,), parameters, compile_kernels, spec, notes=notes)
 
 
 def _read_outlets(
     outlets: PointsLike, raster: Raster, label: str | None
-) -> tuple[Integers, Integers, Integers, list[str] | None]:
-    """Return the cells and labels of outlets, and their names if labels are numbers of names."""
+) -> tuple[Coordinates, Integers, Integers, Integers, list[str] | None]:
+    """Return outlets, their cells and labels, and names if labels are numbers of names."""
     layer = read_layer(outlets, "outlets")
     if layer is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of a vector layer; leave it out")
@@ -140,26 +156,27 @@ def _read_outlets(
         layer, label, names = layer.numbered(label, "outlets")
     points, _, labels = labelled_points(outlets, layer, raster, label, "outlets")
     rows, columns = cells_of(points, raster.georeference, raster.shape, "outlets")
-    return rows, columns, labels, names
+    return points, rows, columns, labels, names
 
 
 def _snap(
-    rows: Integers, columns: Integers, amounts: Raster, reach: int
+    rows: Integers, columns: Integers, amounts: Raster, reach: SnapRadius
 ) -> tuple[Integers, Integers]:
     """Move each outlet to the cell of largest accumulation near it; return rows and columns."""
     moved = []
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        near = Window(row - reach, column - reach, 2 * reach + 1, 2 * reach + 1).clip(amounts.shape)
+        near = window_around(row, column, amounts, reach)
         cells = amounts.read(near)
-        valid = valid_cells(cells, amounts.nodata)
-        if not valid.any():
+        there = np.argwhere(valid_cells(cells, amounts.nodata)) + np.array([near.y, near.x])
+        there = within(there, (row, column), amounts, reach)
+        if not there.size:
             raise InputError(
-                f"outlets: no accumulation within {reach} cells of row {row}, column {column}; "
+                f"outlets: no accumulation within {reach.text} of row {row}, column {column}; "
                 "move the point, or pass a larger snap="
             )
-        greatest = np.argwhere(valid & (cells == cells[valid].max()))
-        greatest += near.y, near.x
-        moved.append(nearest_of(greatest, (row, column), amounts.georeference))
+        found = cells[there[:, 0] - near.y, there[:, 1] - near.x]
+        greatest = there[found == found.max()]
+        moved.append(nearest_of(greatest, (row, column), amounts.georeference, reach))
     found = np.array(moved, np.int64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 

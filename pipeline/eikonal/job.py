@@ -21,6 +21,7 @@ from orograph.tiles.arguments import as_text
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,7 +73,7 @@ def eikonal_job(
     label: str | None,
     all_touched: bool,
     initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: bool | int,
+    snap: SnapLike,
     outside: str,
 ) -> Job[xr.Dataset]:
     """Return the job of distances by the eikonal equation.

@@ -31,6 +31,7 @@ from orograph.tiles.arguments import (
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.raster import CHOICE, Raster, RasterLike
+from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     from orograph.arguments.barriers import BarriersLike
@@ -91,7 +92,7 @@ def wanted_index(
     variable: str | None = None,
     sparsify: bool = False,
     links: Graph | None = None,
-    snap: bool | int | None = False,
+    snap: SnapLike | None = False,
     elevation_unit: str | None = None,
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.places import Places, parse_places
-from orograph.arguments.sources import OUTSIDE, SourcesLike, snap_cells
+from orograph.arguments.sources import OUTSIDE, SourcesLike
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
@@ -46,6 +46,7 @@ from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.object_options import takes_storage_options
+from orograph.tiles.raster.snapping import SnapLike, parse_snap
 from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.vector.layer import VectorLike, read_layer
 
@@ -157,7 +158,7 @@ class DistanceIndex:
         variable: str | None = None,
         sparsify: bool = False,
         links: Graph | None = None,
-        snap: bool | int = False,
+        snap: SnapLike = False,
         elevation_unit: str | None = None,
         memory: int = MEMORY,
         **options: Unpack[BuildOptions],
@@ -192,9 +193,9 @@ class DistanceIndex:
             same; see the notes for what it saves and costs.
         links : Graph, optional
             Links between cells, as of `cost_distance`: roads, bridges, ferries.
-        snap : bool or int
+        snap : bool, int or str
             Move ends of links that lie on nodata to the nearest valid cell: True within 10 cells,
-            or a number of cells.
+            or a number of cells, or a length such as ``"300 m"``.
         elevation_unit : {"m", "ft", "us-ft"}, optional
             Unit of the heights that a model of `walking_time` takes, as there.
         memory : int
@@ -232,7 +233,7 @@ class DistanceIndex:
         target = open_storage(store, "store")
         check_extension("store", target)
         spec = RunSpec(out=target, **options)
-        snap_cells(snap)  # refuses None, with which links would not be looked at
+        parse_snap(snap, None)  # refuses None, with which links would not be looked at
         wanted = wanted_index(
             raster,
             cost=cost,
@@ -379,7 +380,7 @@ class DistanceIndex:
         targets: PointsLike | None = None,
         *,
         label: str | None = None,
-        snap: bool | int = False,
+        snap: SnapLike = False,
         outside: str = "error",
         all_touched: bool = False,
     ) -> xr.DataArray:
@@ -396,9 +397,9 @@ class DistanceIndex:
         label : str, optional
             Column of the vector layers that holds the names of their geometries: they take the
             place of the numbers.
-        snap : bool or int
+        snap : bool, int or str
             Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a
-            number of cells.
+            number of cells, or a length such as ``"300 m"``.
         outside : {"error", "skip"}
             Refuse points and targets outside the raster, or leave them out: then the attributes
             ``points_outside`` and ``targets_outside`` count them, and others keep their numbers.
@@ -442,7 +443,7 @@ class DistanceIndex:
         targets: PointsLike | None = None,
         *,
         label: str | None = None,
-        snap: bool | int = False,
+        snap: SnapLike = False,
         outside: str = "error",
         all_touched: bool = False,
     ) -> xr.Dataset:
@@ -509,7 +510,7 @@ class DistanceIndex:
         sources: SourcesLike,
         window: Window | tuple[int, int, int, int] | None = None,
         *,
-        snap: bool | int = False,
+        snap: SnapLike = False,
         outside: str = "error",
         all_touched: bool = False,
     ) -> xr.Dataset:
@@ -521,7 +522,7 @@ class DistanceIndex:
             As of `cost_distance`.
         window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
-        snap : bool or int
+        snap : bool, int or str
             As of `distance_matrix`.
         outside : {"error", "skip"}
             Refuse sources outside the raster, or leave them out: then the attribute
@@ -553,16 +554,14 @@ class DistanceIndex:
         return self._answer(ask)
 
     @own_errors
-    def path(
-        self, start: PointsLike, end: PointsLike, *, snap: bool | int = False
-    ) -> LeastCostPath:
+    def path(self, start: PointsLike, end: PointsLike, *, snap: SnapLike = False) -> LeastCostPath:
         """Return a least-cost path from one point to another.
 
         Parameters
         ----------
         start, end : points
             Points (x, y) in map coordinates.
-        snap : bool or int
+        snap : bool, int or str
             As of `distance_matrix`.
 
         Returns
@@ -581,7 +580,7 @@ class DistanceIndex:
         """
         return self._answer(lambda: self._path(start, end, snap))
 
-    def _path(self, start: PointsLike, end: PointsLike, snap: bool | int) -> LeastCostPath:
+    def _path(self, start: PointsLike, end: PointsLike, snap: SnapLike) -> LeastCostPath:
         ends = [cells_of_points(self._store, point, snap, name)[0]
                 for name, point in (("start", start), ("end", end))]  # fmt: skip
         for name, cells in zip(("start", "end"), ends, strict=True):
@@ -659,9 +658,7 @@ class DistanceIndex:
         return made
 
     @own_errors
-    def update_links(
-        self, links: Graph, *, snap: bool | int = False, takeover: bool = False
-    ) -> int:
+    def update_links(self, links: Graph, *, snap: SnapLike = False, takeover: bool = False) -> int:
         """Replace the links of an index that was built with links, and rebuild the blocks affected.
 
         Parameters
@@ -669,7 +666,7 @@ class DistanceIndex:
         links : Graph
             All links as they shall be: with other costs, without a bridge that is closed, or with a
             new one.
-        snap : bool or int
+        snap : bool, int or str
             As of `build`.
         takeover : bool
             As of `update`.
@@ -692,7 +689,7 @@ class DistanceIndex:
         -----
         The index then answers as one built with these links, and is kept as whole as by `update`.
         """
-        made = update_links(self._store, links, snap_cells(snap), takeover)
+        made = update_links(self._store, links, snap, takeover)
         self._forget()
         return made
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from orograph.arguments.sources import SourcesLike, is_source, parse_sources, snap_cells
+from orograph.arguments.sources import SourcesLike, is_source, parse_sources
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import cluster_failures
 from orograph.execution.settings import thread_count
@@ -35,7 +35,8 @@ from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray, valid_cells
-from orograph.tiles.raster.points import PointsLike, as_points, cells_of, snap_to_valid
+from orograph.tiles.raster.points import PointsLike, as_points, cells_of
+from orograph.tiles.raster.snapping import SnapLike, parse_snap, snap_to_valid
 from orograph.tiles.storage import State, Storage
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ def _opened(storage: Storage, memory: int, version: State | None) -> Blocks:
 
 
 def cells_of_points(
-    store: IndexStore, points: PointsLike, snap: bool | int, name: str = "points"
+    store: IndexStore, points: PointsLike, snap: SnapLike, name: str = "points"
 ) -> tuple[Indices, npt.NDArray[np.float64]]:
     """Return the cells of points, (n, 2), snapped to passable ones, and their coordinates."""
     raster = store.rasters[0]
-    reach = snap_cells(snap)
+    reach = parse_snap(snap, raster.georeference)
     where = as_points(points, name, raster.georeference)
     rows, columns = cells_of(where, raster.georeference, raster.shape, name)
     rows, columns = snap_to_valid(rows, columns, raster, where, reach, name)
@@ -112,7 +113,7 @@ def cells_of_points(
 
 
 def cells_of_sources(
-    store: IndexStore, sources: SourcesLike, snap: bool | int, all_touched: bool, outside: str
+    store: IndexStore, sources: SourcesLike, snap: SnapLike, all_touched: bool, outside: str
 ) -> tuple[Indices, int | None]:
     """Return the passable cells that sources cover, (n, 2), and how many sources were skipped."""
     first = store.rasters[0]

@@ -30,6 +30,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.snapping import SnapLike
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard
 from orograph.tiles.vector.layer import NO_LABEL, VectorLayer
@@ -90,7 +91,7 @@ def update_values(
         return len(numbers)
 
 
-def update_links(store: IndexStore, graph: Graph, snap: int, takeover: bool) -> int:
+def update_links(store: IndexStore, graph: Graph, snap: SnapLike, takeover: bool) -> int:
     """Replace the links atomically; return the number of blocks rebuilt."""
     check_links(graph)
     if store.links is None:

@@ -14,6 +14,7 @@ from orograph.networks.crossings import RegionNetwork
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
+from orograph.tiles.raster.snapping import SnapLike
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def region_network(
     target_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     dtype: str = "float64",
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
@@ -70,9 +71,9 @@ def region_network(
         visited.
     cell_size, target_values, label, all_touched
         As for `cost_distance`.
-    snap : bool or int
+    snap : bool, int or str
         Move points on nodata to the nearest valid cell: True within 10 cells, or within a number of
-        cells.
+        cells, or within a length such as ``"300 m"``.
     dtype : {"float64", "float32", "int64"}
         As for `cost_distance`.
     **options

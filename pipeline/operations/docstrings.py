@@ -19,9 +19,10 @@ SHARED = entries_in(
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     connectivity : {8, 4}
         8 or 4 neighbours.
-    snap : bool or int
+    snap : bool, int or str
         Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
-        number of cells.
+        number of cells, or within a length such as ``"300 m"``. The attribute ``snap_distances``
+        tells how far, in metres.
     direction : raster
         Flow directions, as for `flow_accumulation`.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec, SearchOptions
@@ -39,9 +38,9 @@ from orograph.tiles.raster.points import (
     cells_of,
     coordinates_of,
     is_point,
-    snap_to_valid,
 )
 from orograph.tiles.raster.raster import Raster, RasterLike
+from orograph.tiles.raster.snapping import SnapLike, SnapRadius, parse_snap, snap_to_valid
 from orograph.tiles.store.create import Layout
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
@@ -112,7 +111,7 @@ def st_connected(
     connectivity: int = 8,
     hops: bool = True,
     path: bool = True,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     **options: Unpack[SearchOptions],
 ) -> Job[Reach]:
     """Return whether cells are connected, and a shortest path and its number of steps.
@@ -133,9 +132,9 @@ def st_connected(
         known to be connected.
     path : bool
         Also find a path of that length; ignored without ``hops``.
-    snap : bool or int
+    snap : bool, int or str
         Move points that are not on passable cells to the nearest passable cell: True within 10
-        cells, or within a number of cells.
+        cells, or within a number of cells, or within a length such as ``"300 m"``.
     **options
 
     Returns
@@ -304,9 +303,9 @@ class _PairSearch:
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
-def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: bool | int) -> EndSets:
+def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: SnapLike) -> EndSets:
     """Return the cells of both ends of each pair, from points or geometries."""
-    mask, radius = MaskRaster(raster), snap_cells(snap)
+    mask, radius = MaskRaster(raster), parse_snap(snap, raster.georeference)
     sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
     counts = [len(cells) for cells in sets]
     if 1 not in counts and counts[0] != counts[1]:
@@ -319,7 +318,7 @@ def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: bool | int) -> End
     return EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
 
 
-def _sets(mask: MaskRaster, given: PointsLike, name: str, radius: int) -> list[Cells]:
+def _sets(mask: MaskRaster, given: PointsLike, name: str, radius: SnapRadius) -> list[Cells]:
     """Return the rows and columns of the cells of each point or geometry."""
     layer = read_layer(given, name)
     if layer is not None and not all(map(is_point, layer.geometry)):

@@ -68,6 +68,9 @@ class LeastCostPath:
         files are based on this line.
     point, source
         Name of the point, and label or name of the source; None if unknown.
+    snap_distance
+        How far the point was moved by ``snap``, in metres (without a CRS in the unit of the
+        coordinates); None without ``snap``.
     crossed
         Rows and columns of the cells that knight's moves cross between the cells of the path, shape
         (k, 2); empty without 16 neighbours.
@@ -92,6 +95,7 @@ class LeastCostPath:
     point: str | int | None = field(default_factory=lambda: None)
     source: str | int | None = field(default_factory=lambda: None)
     crossed: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    snap_distance: float | None = field(default_factory=lambda: None)
 
     def __post_init__(self) -> None:
         if not len(self.line):
@@ -222,7 +226,8 @@ class LeastCostPaths(list[LeastCostPath]):
     def layer(self) -> VectorLayer:
         """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``.
 
-        The columns ``point`` and ``source`` hold the names of the ends if they are known.
+        The columns ``point`` and ``source`` hold the names of the ends if they are known, and
+        ``snap_distance`` how far points were moved, if they may have been.
         """
         columns = {
             "path": np.arange(len(self)),
@@ -230,10 +235,13 @@ class LeastCostPaths(list[LeastCostPath]):
             "cost": np.array([path.cost for path in self]),
             "length": np.array([path.length for path in self]),
         }
+        if self and all(path.snap_distance is not None for path in self):
+            columns["snap_distance"] = np.array([path.snap_distance for path in self])
         geometry = np.empty(len(self), object)
         geometry[:] = [path.geometry for path in self]
         crs = self[0].crs if self else None
-        units = {"length": "m"} if crs is not None else {}
+        units = dict.fromkeys(("length", "snap_distance"), "m") if crs is not None else {}
+        units = {name: unit for name, unit in units.items() if name in columns}
         return VectorLayer(geometry, columns, crs, units=units)
 
     @property

@@ -14,6 +14,7 @@ from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.snapping import SnapLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def flood_level(
     sources: SourcesLike,
     *,
     connectivity: int = 8,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the level at which rising water from the sources reaches each cell of a raster of any
@@ -101,4 +102,5 @@ def flood_level(
         dry=dry,
     )
     parameters = {"sources": repr(points and [points.rows.tolist(), points.columns.tolist()])}
-    return terrain_job(problem, rasters, parameters, spec, heights=["level"])
+    notes = {} if origin.moved is None else {"snap_distances": origin.moved.tolist()}
+    return terrain_job(problem, rasters, parameters, spec, heights=["level"], notes=notes)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
-from orograph.arguments.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import TableMaker
 from orograph.execution.backends import choose_backend
@@ -23,8 +22,15 @@ from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
-from orograph.tiles.raster.points import PointsLike, as_points, cells_of, snap_to_valid
+from orograph.tiles.raster.points import PointsLike, as_points, cells_of
 from orograph.tiles.raster.raster import Raster, RasterLike
+from orograph.tiles.raster.snapping import (
+    SnapLike,
+    SnapRadius,
+    distances_moved,
+    parse_snap,
+    snap_to_valid,
+)
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -270,7 +276,7 @@ def pass_elevation(
     *,
     connectivity: int = 8,
     paths: bool = False,
-    snap: bool | int = False,
+    snap: SnapLike = False,
     **options: Unpack[TableOptions],
 ) -> Job[xr.Dataset]:
     """Return the lowest pass between each point and each target.
@@ -343,9 +349,12 @@ def pass_elevation(
     paths = check_flag("paths", paths)
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    radius = snap_cells(snap)
-    starts = _cells("points", points, raster, radius)
-    ends = starts if targets is None else _cells("targets", targets, raster, radius)
+    radius = parse_snap(snap, raster.georeference)
+    starts, moved = _cells("points", points, raster, radius)
+    ends, notes = starts, {"snap_distances": moved} if radius else {}
+    if targets is not None:
+        ends, moved = _cells("targets", targets, raster, radius)
+        notes |= {"target_snap_distances": moved} if radius else {}
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
     problem = Passes(
         raster.nodata,
@@ -360,11 +369,16 @@ def pass_elevation(
     )
     parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
     parameters |= {"same": problem.same, "paths": paths}
-    return terrain_job(problem, (raster,), parameters, spec, heights=["elevation"])
+    return terrain_job(problem, (raster,), parameters, spec, heights=["elevation"], notes=notes)
 
 
-def _cells(name: str, given: PointsLike, raster: Raster, radius: int) -> tuple[Integers, Integers]:
-    """Return the rows and columns of points, snapped to valid cells."""
-    points = as_points(given, name, raster.georeference)
-    rows, columns = cells_of(points, raster.georeference, raster.shape, name)
-    return snap_to_valid(rows, columns, raster, points, radius, name)
+def _cells(
+    name: str, given: PointsLike, raster: Raster, radius: SnapRadius
+) -> tuple[tuple[Integers, Integers], list[float]]:
+    """Return rows and columns of points, snapped to valid cells, and how far they were moved."""
+    place = raster.georeference
+    points = as_points(given, name, place)
+    before = cells_of(points, place, raster.shape, name)
+    rows, columns = snap_to_valid(*before, raster, points, radius, name)
+    moved = distances_moved(points, rows, columns, np.stack(before), place)
+    return (rows, columns), moved.tolist()

@@ -33,12 +33,13 @@ def terrain_job(
     compile_for: Callable[[np.dtype[Any]], None] = compile_kernels,
     *,
     heights: Sequence[str],
+    notes: Mapping[str, Any] | None = None,
 ) -> RasterJob:
     """Return the job of a terrain problem, to be solved by the quadtree sweep.
 
     ``parameters`` are what decides the result beside the rasters, their nodata and neighbours.
     ``compile_for`` compiles what tiles of a dtype need. ``heights`` are the output rasters and
-    columns that have the units of the elevation.
+    columns that have the units of the elevation. ``notes`` as of `raster_job`.
     """
     decisive = {
         "connectivity": problem.connectivity,
@@ -52,4 +53,5 @@ def terrain_job(
         *(QuadtreePass, problem, rasters, decisive, warm_up, spec),
         join_tiles=larger,
         units=units,
+        notes=notes,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,9 +14,6 @@ from orograph.tiles.arrays import Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.window import Window
-from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
 
 
@@ -37,7 +33,6 @@ PointsLike = npt.ArrayLike | HasXY | Sequence[HasXY] | VectorLike
 """Points: one (x, y) or several, objects with ``x`` and ``y``, or a vector layer of points."""
 
 MOST_LISTED = 5
-READ_SIDE = 512
 _NO_NUMBERS = str | bytes | bool | np.bool_
 
 
@@ -169,7 +164,7 @@ def cells_of(
     rows, columns = _cells(points, place, shape)
     outside = (rows < 0) | (columns < 0)
     if outside.any():
-        listed = _list_points(points, np.flatnonzero(outside))
+        listed = list_points(points, np.flatnonzero(outside))
         swapped = _cells(points[outside, ::-1], place, shape)
         dy, dx = place.side_lengths or (1.0, 1.0)
         hint = "are they in its coordinate system?" + (f" Or {step}" if step else "")
@@ -196,122 +191,6 @@ def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Geo
     x = columns.astype(np.float64) if place.x is None else place.x[columns]
     y = rows.astype(np.float64) if place.y is None else place.y[rows]
     return np.stack([x, y], axis=1)
-
-
-def snap_to_valid(
-    rows: Indices,
-    columns: Indices,
-    raster: Raster,
-    points: Coordinates,
-    snap: int,
-    name: str,
-    what: str = "nodata",
-) -> tuple[Indices, Indices]:
-    """Move each cell to the nearest valid cell, as `nearest_valid` does; return rows and columns.
-
-    Parameters
-    ----------
-    rows, columns, raster, snap
-        As of `nearest_valid`.
-    points
-        Points that the cells were computed from, for the message.
-    name
-        Name of the argument, for the message.
-    what
-        Description of cells that are not valid, for the message.
-
-    Raises
-    ------
-    InputError
-        If a cell has no valid cell within ``snap``; the message lists the first few.
-    """
-    rows, columns, lost = nearest_valid(rows, columns, raster, snap)
-    if lost.size:
-        step = "move it or pass snap=True"
-        if snap:
-            step = f"and no valid cell within {snap} cells: raise snap="
-        raise InputError(f"{name}: {_list_points(points, lost)} on {what}; {step}")
-    return rows, columns
-
-
-def nearest_valid(
-    rows: Indices, columns: Indices, raster: Raster, snap: int
-) -> tuple[Indices, Indices, Indices]:
-    """Move each cell to the nearest valid cell; return rows, columns, and which have none.
-
-    Parameters
-    ----------
-    rows, columns
-        The cells.
-    raster
-        Raster whose valid cells count.
-    snap
-        Distance in rows or columns within which a valid cell is searched; 0 moves no cell. Of
-        equally near cells the northernmost is taken, of these the westernmost.
-    """
-    rows, columns = rows.copy(), columns.copy()
-    lost = []
-    height, width = raster.shape
-    side = raster.tile or READ_SIDE
-    order = np.lexsort((columns // side, rows // side))
-    tile, wide = (_ValidityCache(raster) for _ in range(2))
-    for i in order[~_are_valid(rows[order], columns[order], side, tile)].tolist():
-        row, column = int(rows[i]), int(columns[i])
-        y, x = row // side * side, column // side * side
-        window, mask = Window(y, x, side, side), tile
-        if not (snap <= row - y < side - snap and snap <= column - x < side - snap):
-            # the cells around the tile are read only here, since few points need them
-            window, mask = window.grow(snap), wide
-        near = Window(row, column, 1, 1).grow(snap).clip((height, width))
-        window = window.clip((height, width))
-        valid = mask.read(window)[near.within(window)]
-        around = np.argwhere(valid) + np.array([near.y, near.x])
-        if not around.size:
-            lost.append(i)
-            continue
-        rows[i], columns[i] = nearest_of(around, (row, column), raster.georeference)
-    return rows, columns, np.sort(np.array(lost, np.int64))
-
-
-def nearest_of(cells: Indices, cell: tuple[int, int], place: Georeference) -> Indices:
-    """Return the nearest to a cell of some cells, shape (n, 2), by rows and columns.
-
-    Of equally near ones the northernmost, and of these the westernmost.
-    """
-    off = (cells - cell) * place.orientation
-    nearest: Indices = cells[np.lexsort((*off.T[::-1], (off**2).sum(axis=1)))[0]]
-    return nearest
-
-
-def _are_valid(
-    rows: Indices, columns: Indices, side: int, tile: _ValidityCache
-) -> npt.NDArray[np.bool_]:
-    """Return whether cells are valid; they are in the order of their tiles."""
-    found = np.zeros(rows.size, np.bool_)
-    corner = np.stack([rows, columns]) // side * side
-    begins = np.flatnonzero(np.append(True, (np.diff(corner) != 0).any(axis=0))[: rows.size])
-    for begin, end in pairwise([*begins.tolist(), rows.size]):
-        y, x = corner[:, begin].tolist()
-        valid = tile.read(Window(y, x, side, side))
-        found[begin:end] = valid[rows[begin:end] - y, columns[begin:end] - x]
-    return found
-
-
-class _ValidityCache:
-    """Mask of the valid cells in the window that was read last."""
-
-    def __init__(self, raster: Raster) -> None:
-        self._raster = raster
-        self._window: Window | None = None
-        self._valid = np.empty((0, 0), np.bool_)
-
-    def read(self, window: Window) -> npt.NDArray[np.bool_]:
-        """Return a mask of a window's valid cells, reading the raster only if it is new."""
-        window = window.clip(self._raster.shape)
-        if window != self._window:
-            cells = self._raster.read(window)
-            self._window, self._valid = window, valid_cells(cells, self._raster.nodata)
-        return self._valid
 
 
 def _nearest(values: Coordinates, axis: Coordinates | None, length: int, side: float) -> Indices:
@@ -347,7 +226,8 @@ def _span(axis: Coordinates | None, length: int, name: str, side: float) -> str:
     return f"{name} = {low:.10g} to {high:.10g}"
 
 
-def _list_points(points: Coordinates, which: npt.NDArray[Any]) -> str:
+def list_points(points: Coordinates, which: npt.NDArray[Any]) -> str:
+    """Return the words for points, of which ``which`` are the numbers."""
     shown = ", ".join(
         "point {} (x={:.10g}, y={:.10g})".format(i, *points[i])
         for i in which[:MOST_LISTED].tolist()

@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "outside": (((0, 7),), {}, r"points: point 0 \(x=0, y=7\) lies outside the grid"),
     "no points": (([],), {}, "points: shape .*; give at least one point"),
     "no flag": (((0, 0),), {"paths": 1}, "paths: 1; it must be True or False"),
-    "no such snap": (((0, 0),), {"snap": -1}, "snap: -1; it must be True, False or a whole"),
+    "no such snap": (((0, 0),), {"snap": -1}, "snap: -1; it must be True, False, a whole"),
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import (
+    CHOICE,
     ArrayRaster,
     FileRaster,
     LazyRaster,
@@ -360,7 +361,7 @@ def test_band_is_one_of_the_dimension_that_is_no_axis(dims: tuple[str, ...]) -> 
     cells = open_raster(named, band=2).read(Window(0, 0, 3, 4))
     assert (cells == months.values[1]).all()
     with pytest.raises(InputError, match=rf"\({layers}\): 2 bands; pass band= "):
-        open_raster(named)
+        open_raster(named, offers=CHOICE)
     with pytest.raises(InputError, match="band=3; it has bands 1 to 2"):
         open_raster(named, band=3)
 
@@ -384,11 +385,11 @@ def test_mask_bands_of_files_become_nodata(tmp_path: Path) -> None:
         target.write(CELLS.astype("u1"), 1)
         target.write_mask(~hidden)
     with pytest.raises(InputError, match=r"a mask hides cells of uint8.*pass nodata="):
-        open_raster(path)
+        open_raster(path, offers=CHOICE)
     raster = open_raster(path, nodata=255)
     expected = np.where(hidden, 255, CELLS)
     np.testing.assert_array_equal(raster.read(Window(0, 0, 7, 5)), expected)
-    with pytest.raises(InputError, match="nodata=7 is also the value of cells"):
+    with pytest.raises(InputError, match="its nodata value 7 is also that of cells"):
         open_raster(path, nodata=7).read(Window(0, 0, 7, 5))
 
 
@@ -642,7 +643,7 @@ def _persisted(folder: Path) -> xr.DataArray:
             id="a file that is no raster",
         ),
         pytest.param(lambda f: f, {}, r"tried xarray .*; rasterio ", id="a folder of other things"),
-        pytest.param(_two_bands, {}, r"two\.tif: 2 bands; .* band=1", id="two bands"),
+        pytest.param(_two_bands, {}, r"two\.tif: 2 bands; pass band= ", id="two bands"),
         pytest.param(_two_bands, {"band": 3}, r"band=3; it has bands 1 to 2", id="no such band"),
         pytest.param(
             _two_bands,
@@ -793,7 +794,7 @@ def test_what_cannot_be_used_is_refused(
     tmp_path: Path, make: Callable[[Path], Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        open_raster(make(tmp_path), **options)
+        open_raster(make(tmp_path), offers=CHOICE, **options)
 
 
 def test_a_nodata_that_no_cell_of_a_file_can_have_is_none(tmp_path: Path) -> None:

@@ -676,7 +676,7 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             lambda f: write_tiff(f / "a.tif"),
             {"variable": "z"},
-            r"this file has bands, use band=",
+            r"but this file has bands; use band=",
             id="a variable of a GeoTIFF",
         ),
         *(

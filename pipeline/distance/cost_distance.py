@@ -209,7 +209,10 @@ def cost_distance(
     does not depend on the size of cells. The result is the minimum over the results of each source
     alone; back directions and allocation are those of the source with the least cost. This takes a
     run for each distinct combination of the three, at most 64; the attribute ``source_runs`` is
-    their number. ``dtype="int64"`` only supports a maximum, ``cost="eikonal"`` none of them.
+    their number. Sources of one combination with a multiplier or a rate that start at different
+    initial costs share a run, in which rounding may change the last bits of their costs: there the
+    minimum agrees to a relative 1e-12, and costs of float32 to 1e-5. ``dtype="int64"`` only
+    supports a maximum, ``cost="eikonal"`` none of them.
 
     The cost of a cell is the minimum over all paths of the sum of step costs, added from left to
     right and rounded to ``dtype`` at each addition. It has the same bits for every tile size,

@@ -28,7 +28,7 @@ def definitions(rules: Rules) -> dict[str, object]:
         **slopes,
         "FURTHER": len(row.further),
         "SYMMETRIC": int(rules.symmetric),
-        "COEFFICIENTS": len(row.coefficients),
+        "COEFFICIENTS": row.count,
         "FRICTION": int(rules.has_friction),
         "STEPS": rules.steps,
         "UNIFORM": int(_uniform(rules)),

@@ -86,7 +86,7 @@ def weigh_in_vectors(typingctx, model, ahead, back, u, v, mean, length, p, start
             for number, row in _ROWS:
                 if row.vectors is not None:
                     with builder.if_then(builder.icmp_signed("==", code, code.type(number))):
-                        _emit_lanes(builder, rows, rest[7], row.vectors, len(row.coefficients))
+                        _emit_lanes(builder, rows, rest[7], row.vectors, row.count)
         return context.get_dummy_value()
 
     return types.void(model, ahead, back, u, v, mean, length, p, types.int64), codegen

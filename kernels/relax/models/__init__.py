@@ -188,6 +188,12 @@ def cost_rules(
         raise ValueError(f"the model {model.name} needs the table {row.table}")
     if row.check:
         row.check(*coefficients)
+    laid_out = np.array(row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64)
+    if not row.table and laid_out.size != row.count:
+        raise ValueError(
+            f"lay_out of {model.name} returns {laid_out.size} coefficients, and {row.count} for the "
+            "usual ones"
+        )
     if lengths.ndim != 2 or lengths.shape[0] != 5:
         raise ValueError(f"lengths has shape {lengths.shape}; must be (5, padded rows)")
     used = lengths[: {4: 2, 8: 3, 16: 5}[connectivity]]
@@ -219,9 +225,7 @@ def cost_rules(
         unreached=dtype.type(BARRIER if integer else np.inf),
         limit=limit,
         factors=factors,
-        coefficients=np.array(
-            row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64
-        ),
+        coefficients=laid_out,
         by_step=True if row.formula is not None and row.row is None else None,
         by_row=True if row.row is not None else None,
     )

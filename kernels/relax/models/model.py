@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 RASTERS = ("friction", "elevation")
@@ -40,7 +41,10 @@ class Model:
     check: Callable[..., None] | None = None
     """Raises ValueError for coefficients, given in that order, that can make a cost negative."""
     lay_out: Callable[..., Any] | None = None
-    """Returns the coefficients, given in that order, as the formula takes them; None: as given."""
+    """Returns the coefficients, given in that order, as the formula takes them; None: as given.
+
+    Without a table it returns as many for all values.
+    """
     formula: Any = None
     """Compiled: the cost of a step in float64, of ``(dz, length, friction, p)``, and of
     ``(dz, length, friction, p, start, end)`` if the model needs further rasters.
@@ -71,6 +75,12 @@ class Model:
             raise ValueError(f"needs: {self.needs}; a model with a formula needs elevation")
         if self.vectors is not None and (self.further or self.table):
             raise ValueError("vectors: a model of further rasters or a table has none")
+
+    @cached_property
+    def count(self) -> int:
+        """How many coefficients the formula takes, if the model has no table."""
+        usual = self.coefficients.values()
+        return len(usual if self.lay_out is None or self.table else self.lay_out(*usual))
 
     @property
     def takes(self) -> tuple[str, ...]:

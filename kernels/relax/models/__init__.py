@@ -191,7 +191,7 @@ def cost_rules(
     laid_out = np.array(row.lay_out(*coefficients) if row.lay_out else coefficients, np.float64)
     if not row.table and laid_out.size != row.count:
         raise ValueError(
-            f"lay_out of {model.name} returns {laid_out.size} coefficients, and {row.count} for the "
+            f"lay_out of {model.name} returns {laid_out.size} coefficients, but {row.count} of the "
             "usual ones"
         )
     if lengths.ndim != 2 or lengths.shape[0] != 5:

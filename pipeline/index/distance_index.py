@@ -433,7 +433,7 @@ class DistanceIndex:
         start, end, costs = self._answer(ask)
         if costs.dtype.kind == "i":
             costs = np.where(costs >= BARRIER, -1, costs)
-        return _labelled(costs, start, end)
+        return _labelled(costs, start, end, self._cost_attributes)
 
     @own_errors
     def nearest(
@@ -493,7 +493,7 @@ class DistanceIndex:
         return xr.Dataset(
             {
                 "target": (dims, np.where(lost, -1, end.numbers[order]), {"_FillValue": -1}),
-                "cost": (dims, np.where(lost, blank, found), _cost_attributes(costs.dtype)),
+                "cost": (dims, np.where(lost, blank, found), self._cost_attributes),
                 **named,
             },
             coords={
@@ -718,6 +718,16 @@ class DistanceIndex:
             f"{self._store.storage} was updated {ATTEMPTS} times while it was asked; ask again"
         )
 
+    @property
+    def _cost_attributes(self) -> dict[str, Any]:
+        """Attributes of a table of costs."""
+        problem = self._store.problem
+        (cost,) = problem.outputs
+        known = {name: cost.attrs[name] for name in ("units",) if name in cost.attrs}
+        unit = {} if problem.length_unit is None else {"length_unit": problem.length_unit.name}
+        fill = {"_FillValue": -1} if problem.dtype.kind == "i" else {}
+        return {"long_name": "least cost", **known, **unit, **fill}
+
     def _ends(
         self,
         points: PointsLike,
@@ -756,18 +766,14 @@ class DistanceIndex:
         )
 
 
-def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the attributes of a variable of costs."""
-    fill = {"_FillValue": -1} if dtype.kind == "i" else {}
-    return {"long_name": "least cost", **fill}
-
-
 def _skipped(start: Places, end: Places) -> dict[str, int]:
     """Return the attributes that tell how many places lie outside the raster."""
     return start.notes("points") | ({} if end is start else end.notes("targets"))
 
 
-def _labelled(costs: npt.NDArray[Any], start: Places, end: Places) -> xr.DataArray:
+def _labelled(
+    costs: npt.NDArray[Any], start: Places, end: Places, attributes: Mapping[str, Any]
+) -> xr.DataArray:
     import xarray as xr
 
     coords = {
@@ -778,7 +784,7 @@ def _labelled(costs: npt.NDArray[Any], start: Places, end: Places) -> xr.DataArr
         "to_x": ("to", end.points[:, 0]),
         "to_y": ("to", end.points[:, 1]),
     }
-    attrs = _cost_attributes(costs.dtype) | _skipped(start, end)
+    attrs = {**attributes, **_skipped(start, end)}
     return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
 
 

@@ -45,6 +45,7 @@ from orograph.index.format import (
     split_record,
 )
 from orograph.index.links import COLUMNS, IndexLinks, as_tables, from_tables
+from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import (
     DamagedChunkError,
@@ -199,7 +200,10 @@ class IndexStore:
     @cached_property
     def problem(self) -> Distance:
         """The distance problem on the stored rasters and links."""
-        return problem_of(self.form, self.lengths, self.links.links if self.links else None)
+        problem = problem_of(self.form, self.lengths, self.links.links if self.links else None)
+        place = self.rasters[0].georeference
+        scale = place.metres if MODELS[self.form.cost].formula is not None else 1.0
+        return replace(problem, length_unit=place.length_unit, length_scale=scale)
 
     @cached_property
     def backward(self) -> Distance:

@@ -104,6 +104,21 @@ def test_a_cost_distance_is_per_unit_of_the_crs_and_says_which(unit: str) -> Non
     assert result.attrs["cell_size"] == pytest.approx([SIDE / METRES[unit]] * 2)
 
 
+@pytest.mark.parametrize("cost", ["friction", "tobler"])
+@pytest.mark.parametrize("unit", METRES)
+def test_answers_of_an_index_say_the_units_that_a_distance_says(unit: str, cost: str) -> None:
+    z, heights = ground(unit), {} if cost == "friction" else {"elevation_unit": "m"}
+    index = og.DistanceIndex.build(z, "memory://units.zarr", cost=cost, overwrite=True, **heights)
+    whole = og.walking_time(z, source(z), **heights) if heights else og.cost_distance(z, source(z))
+    field = index.query(source(z))
+    for name in ("length_unit", "cell_size"):
+        assert field.attrs[name] == whole.attrs[name]
+    for costs in (index.distance_matrix(source(z)), index.nearest([*source(z)] * 2)["cost"]):
+        assert costs.attrs["length_unit"] == unit
+        assert costs.attrs.get("units") == field["cost"].attrs.get("units")
+        assert costs.attrs.get("units") == whole["cost"].attrs.get("units")
+
+
 @pytest.mark.parametrize("unit", OTHER_UNITS)
 @pytest.mark.parametrize("heights", ["surface", "elevation"])
 def test_costs_over_terrain_convert_heights_to_the_unit_of_the_crs(unit: str, heights: str) -> None:

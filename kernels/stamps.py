@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -67,10 +69,45 @@ IMPORTED = {entry.path: _state(entry.stat()) for entry in _python_files(FOLDER)}
 @cache
 def read_source(path: str) -> Source:
     """Read a Python file; raise OSError if it has changed since it was imported."""
-    tree = ast.parse(Path(path).read_bytes())
+    content = Path(path).read_bytes()
     here = path.startswith(os.path.join(FOLDER, ""))
     if here and IMPORTED.get(path) != _state(os.stat(path)):
         raise OSError(f"{path} has changed since it was imported")
+    key = hashlib.sha256(sys.version.encode() + content).hexdigest()[:32]
+    folder = numba.config.CACHE_DIR or os.path.join(FOLDER, "__pycache__")
+    kept = os.path.join(folder, f"{key}.source")
+    source = _remembered(kept)
+    if source is None:
+        source = _parsed(content)
+        with suppress(OSError):  # no cache can be written there
+            _remember(source, kept)
+    return source
+
+
+def _remembered(path: str) -> Source | None:
+    """Return what an earlier process has parsed; None if there is nothing, or it is damaged."""
+    with suppress(OSError, ValueError):
+        checksum, _, text = Path(path).read_text(encoding="utf-8").partition("\n")
+        if checksum == hashlib.sha256(text.encode()).hexdigest():
+            digest, imports, by_name, places = json.loads(text)
+            return Source(digest, frozenset(imports), by_name, dict(places))
+    return None
+
+
+def _remember(source: Source, path: str) -> None:
+    """Keep what was parsed, which takes half a second for all files, for later processes."""
+    parts = source.digest, sorted(source.imports), source.by_name, list(source.places.items())
+    text = json.dumps(parts)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = f"{path}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    os.replace(part, path)
+
+
+def _parsed(content: bytes) -> Source:
+    """Return what kernels depend on of the content of a Python file."""
+    tree = ast.parse(content)
     imports: set[str] = set()
     places: dict[int, int] = {}
     for node in (tree, *_statements(tree)):

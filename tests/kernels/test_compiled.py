@@ -16,6 +16,7 @@ import pytest
 from changed_copy import run_in_copy
 from numba.core import event
 
+from orograph.kernels import stamps
 from orograph.kernels.compiled import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -367,3 +368,32 @@ def test_what_is_called_once_is_compiled_with_its_caller() -> None:
         assert names["outer"](1) == 2
     assert [e.data["dispatcher"] for _, e in events.buffer if e.is_start] == [names["outer"]]
     assert names["inner"](1) == 2
+
+
+def test_what_is_parsed_of_a_source_is_kept_for_later_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stamps.numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    read, parse = stamps.read_source.__wrapped__, stamps._parsed
+    files = sorted(stamps.IMPORTED)[::10]
+    expected = [parse(Path(file).read_bytes()) for file in files]
+    assert [read(file) for file in files] == expected
+    monkeypatch.setattr(stamps, "_parsed", lambda content: None)
+    assert [read(file) for file in files] == expected
+    monkeypatch.setattr(stamps, "_parsed", parse)
+    kept = sorted((tmp_path / "cache").iterdir())
+    assert len(kept) == len(files)
+    for number, file in enumerate(kept):
+        damaged = bytearray(file.read_bytes())
+        damaged[number % len(damaged)] ^= 4
+        file.write_bytes(damaged if number % 2 else damaged[: len(damaged) // 2])
+    assert [read(file) for file in files] == expected
+
+
+def test_sources_are_parsed_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(stamps.numba.config, "CACHE_DIR", str(tmp_path / "file"))
+    file = min(stamps.IMPORTED)
+    assert stamps.read_source.__wrapped__(file) == stamps._parsed(Path(file).read_bytes())

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401
 import xarray as xr
+from programs import start_program
 
 import orograph as og
 from orograph.operations.file_target import FileTarget
@@ -118,50 +119,68 @@ def areas_of(path: Path) -> list[int]:
     return sorted(geopandas.read_file(path)["label"])
 
 
+KILLED_AT_A_MOVE = """
+import os, sys
+from test_write import labels
+import orograph as og
+
+path, moves = sys.argv[1], int(sys.argv[2])
+new = og.polygonize(labels([[3, 4, 5], [3, 4, 5]]))
+move, made = os.replace, 0
+
+def replace(source, target):
+    global made
+    if made == moves:
+        os._exit(9)
+    made += 1
+    move(source, target)
+
+os.replace = replace
+new.to_file(path, overwrite=True)
+"""
+
+
 @pytest.mark.parametrize("moves", range(12))
 def test_a_shapefile_is_replaced_whole(
     moves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error after any move brings the old files back; a kill leaves no mixture."""
-    path = tmp_path / "x.shp"
+    folder = tmp_path / "layer"
+    folder.mkdir()
+    path = folder / "x.shp"
     og.polygonize(labels([[1, 2], [1, 2]])).to_file(path)
-    (tmp_path / "x.qix").write_bytes(b"index of the old one")
-    before, made = content(tmp_path), 0
+    (folder / "x.qix").write_bytes(b"index of the old one")
+    before, made = content(folder), 0
     new = og.polygonize(labels([[3, 4, 5], [3, 4, 5]]))
     move: Any = os.replace
 
-    def stopping(stop: Callable[[], None]) -> Callable[..., None]:
-        def replace(source: Path, target: Path) -> None:
-            nonlocal made
-            if made == moves:
-                made += 1
-                stop()
-            made += 1
-            move(source, target)
+    def replace(source: Any, target: Any) -> None:
+        nonlocal made
+        here = folder in Path(target).parents  # other threads of this process may move files too
+        made += here
+        if here and made == moves + 1:
+            raise KeyboardInterrupt
+        move(source, target)
 
-        return replace
-
-    def fail() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", stopping(fail))
-    if moves < 11:  # 6 old files, 5 new ones
-        with pytest.raises(KeyboardInterrupt):
-            new.to_file(path, overwrite=True)
-        assert content(tmp_path) == before
-        made = 0
-        monkeypatch.setattr(os, "replace", stopping(lambda: os._exit(9)))
-        if not (process := os.fork()):
-            new.to_file(path, overwrite=True)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 9
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        if moves < 11:  # 6 old files, 5 new ones
+            with pytest.raises(KeyboardInterrupt):
+                new.to_file(path, overwrite=True)
+            assert content(folder) == before
+    if moves < 11:
+        program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})"
+        killed = start_program(
+            program + KILLED_AT_A_MOVE, Path(__file__), tmp_path, tmp_path / "said", path, moves
+        )
+        killed.join()
+        assert killed.exitcode == 9, (tmp_path / "said").read_text()
         assert not path.exists() or areas_of(path) == [1, 2]
-        hidden = [kept for kept in tmp_path.iterdir() if kept.is_dir()]
+        hidden = [kept for kept in folder.iterdir() if kept.is_dir()]
         assert path.exists() or any(kept.rglob("*.shp") for kept in hidden)
-        made = moves + 1
     new.to_file(path, overwrite=True)
     assert areas_of(path) == [3, 4, 5]
-    assert not (tmp_path / "x.qix").exists()
+    assert not (folder / "x.qix").exists()
 
 
 def test_an_old_projection_does_not_stay_beside_a_shapefile_without_one(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import llvmlite
 import numba
@@ -74,7 +74,8 @@ def read_source(path: str) -> Source:
     if here and IMPORTED.get(path) != _state(os.stat(path)):
         raise OSError(f"{path} has changed since it was imported")
     key = hashlib.sha256(sys.version.encode() + content).hexdigest()[:32]
-    folder = numba.config.CACHE_DIR or os.path.join(FOLDER, "__pycache__")
+    config: Any = numba.config  # it gets its names as it runs
+    folder = config.CACHE_DIR or os.path.join(FOLDER, "__pycache__")
     kept = os.path.join(folder, f"{key}.source")
     source = _remembered(kept)
     if source is None:

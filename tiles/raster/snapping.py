@@ -205,12 +205,16 @@ def _distances(
     return _lengths(np.broadcast_to(at, to.shape), to, place)
 
 
-def _lengths(begin: Coordinates, end: Coordinates, place: Georeference) -> Any:
+def _lengths(begin: Coordinates, end: Coordinates, place: Georeference) -> npt.NDArray[np.float64]:
     """Return the lengths between points in metres, or in the unit of the coordinates."""
-    if not place.in_degrees:
-        return np.hypot(*(end - begin).T) * place.metres
-    geod = ellipsoid_of(None if place.crs_wkt is None else parse_wkt(place.crs_wkt))
-    return np.asarray(geod.inv(*begin.T, *end.T)[2])
+    if place.in_degrees:
+        return np.asarray(_ellipsoid(place).inv(*begin.T, *end.T)[2])
+    lengths: npt.NDArray[np.float64] = np.hypot(*(end - begin).T)
+    return lengths * place.metres
+
+
+def _ellipsoid(place: Georeference) -> Any:
+    return ellipsoid_of(None if place.crs_wkt is None else parse_wkt(place.crs_wkt))
 
 
 def _sides(row: int, raster: Raster, snap: SnapRadius) -> tuple[int, int]:
@@ -223,15 +227,11 @@ def _sides(row: int, raster: Raster, snap: SnapRadius) -> tuple[int, int]:
     high, wide = (side * place.metres for side in sides)
     if place.in_degrees:
         # shorter than any degree of a meridian, so that the bounds are not too small
-        degree = (
-            0.99
-            * math.radians(1)
-            * (ellipsoid_of(None if place.crs_wkt is None else parse_wkt(place.crs_wkt)).b)
-        )
+        degree = 0.99 * math.radians(1) * _ellipsoid(place).b
         farthest = min(abs(float(axes[0][row])) + metres / degree, 90.0)
         high, wide = sides[0] * degree, sides[1] * degree * math.cos(math.radians(farthest))
-    most = max(raster.shape)
-    return tuple(math.ceil(min(metres / max(side, 1e-300), most)) for side in (high, wide))
+    least = metres / max(raster.shape)  # at the most all rows or columns
+    return math.ceil(metres / max(high, least)), math.ceil(metres / max(wide, least))
 
 
 def _are_valid(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dask.base import get_annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dask.typing import Key
     from distributed import Client, Future
 
+Data = TypeVar("Data", bound=Any)
 POLL_SECONDS = 0.5
 # so little that all tasks of a run lie between two whole priorities
 PRIORITY_OF_A_TASK = 2.0**-40
@@ -86,6 +87,16 @@ def compute_graphs(
         return _on_threads(graphs, key, cancelled)
     with cluster_failures():
         return _on_cluster(graphs, key, client, cancelled, size)
+
+
+def load(lazy: Data) -> Data:
+    """Read a lazy dataset or array into memory, by threads that end with it.
+
+    Dask starts a pool of threads for each thread that asks for results, and keeps it for ever.
+    """
+    with ThreadPoolExecutor(thread_count(), "orograph") as pool:
+        loaded: Data = lazy.load(scheduler="threads", pool=pool)
+    return loaded
 
 
 def _on_threads(graphs: Iterable[Graph], key: Key | None, cancelled: Event) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orograph.execution.compute import load
 from orograph.results.netcdf import netcdf_engine, open_netcdf, write_netcdf
 from orograph.results.opening import CHUNK, read_geotiff
 from orograph.results.tables import table_layer
@@ -214,7 +215,7 @@ def open_geotiff(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:
     raster = raster.rename(dict(zip(raster.dims, before.dims, strict=True)))
     _describe_as(raster, before)
     tables = {
-        str(name): column.load()
+        str(name): load(column)
         for name, column in stored.data_vars.items()
         if column.dims != before.dims
     }

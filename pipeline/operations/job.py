@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from orograph.execution.compute import load
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec, run_layout
 from orograph.execution.settings import setting
@@ -250,7 +251,7 @@ class DatasetJob(Job[xr.Dataset]):
 
     def load(self, result: xr.Dataset) -> xr.Dataset:
         """Read the whole dataset into memory and close its store."""
-        result = result.load()
+        result = load(result)
         result.close()
         # the store, which is about to be removed
         for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):

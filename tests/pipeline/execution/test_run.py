@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,25 @@ def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path, gate: Gate
             gate.open()
             result = og.minimum_spanning_forest(raster, **options, **resumed_in, resume=True)
             np.testing.assert_array_equal(result["edges"].values, EXPECTED)
+
+
+@pytest.mark.parametrize("kind", ["store", "GeoTIFF", "lazy array"])
+def test_calls_leave_no_pools_of_threads(kind: str, tmp_path: Path) -> None:
+    """Dask keeps for ever a pool that it has started for a thread."""
+    dem = xr.DataArray(np.random.default_rng(0).random((40, 40)), dims=("y", "x"), name="dem")
+    dem = dem.assign_coords(y=np.arange(40.0)[::-1], x=np.arange(40.0))
+    source: Any = dem.chunk({"y": 20, "x": 20})
+    if kind == "store":
+        og.ingest(dem, source := tmp_path / "dem.zarr", tile=16)
+    elif kind == "GeoTIFF":
+        source = og.to_geotiff(dem, tmp_path / "dem.tif")
+
+    def pools() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Executor) for thing in gc.get_objects())
+
+    og.fill_depressions(source)
+    before = pools()
+    for _ in range(3):
+        og.fill_depressions(source)
+    assert pools() <= before

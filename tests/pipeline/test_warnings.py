@@ -146,9 +146,6 @@ def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:
         file.write(cells, 1)
     with pytest.warns(RuntimeWarning, match="elevation: the least value is -9999"):
         og.fill_depressions(path)
-    with pytest.warns(RuntimeWarning, match="source: the least value is -9999.* nodata=-9999"):
-        og.ingest(path, tmp_path / "dem.zarr")
-    og.ingest(path, tmp_path / "declared.zarr", nodata=-9999)
 
 
 @pytest.mark.parametrize(

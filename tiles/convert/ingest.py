@@ -15,7 +15,6 @@ from orograph.tiles.errors import own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.raster import CHOICE, FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import Location, open_storage
@@ -112,7 +111,6 @@ def ingest(
     target = open_storage(store, "store")
     check_extension("store", target)
     raster = open_raster(source, band=band, nodata=nodata, variable=variable, offers=CHOICE)
-    warn_of_nodata(raster, "source", True)
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     check_target(target, overwrite)

@@ -86,7 +86,7 @@ def read_source(path: str) -> Source:
 
 
 def _remembered(path: str) -> Source | None:
-    """Return what an earlier process has parsed; None if there is nothing, or it is damaged."""
+    """Return the source that an earlier process parsed; None if it is not kept, or damaged."""
     with suppress(OSError, ValueError):
         checksum, _, text = Path(path).read_text(encoding="utf-8").partition("\n")
         if checksum == hashlib.sha256(text.encode()).hexdigest():
@@ -107,7 +107,7 @@ def _remember(source: Source, path: str) -> None:
 
 
 def _parsed(content: bytes) -> Source:
-    """Return what kernels depend on of the content of a Python file."""
+    """Return the code in the content of a Python file, as far as kernels depend on it."""
     tree = ast.parse(content)
     imports: set[str] = set()
     places: dict[int, int] = {}

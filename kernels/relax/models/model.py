@@ -78,7 +78,7 @@ class Model:
 
     @cached_property
     def count(self) -> int:
-        """How many coefficients the formula takes, if the model has no table."""
+        """The number of coefficients that the formula takes, if the model has no table."""
         usual = self.coefficients.values()
         return len(usual if self.lay_out is None or self.table else self.lay_out(*usual))
 

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"orograph": "pipeline", "orograph.tiles": "tiles", "orograph.kernels": "kernels"}
-NOT_SHIPPED = {".pyc", ".nbi", ".nbc"}  # what running the code leaves beside it
+NOT_SHIPPED = {".pyc", ".nbi", ".nbc", ".source"}  # what running the code leaves beside it
 
 
 def files_of(package: str) -> dict[str, Path]:

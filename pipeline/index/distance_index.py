@@ -689,6 +689,7 @@ class DistanceIndex:
         -----
         The index then answers as one built with these links, and is kept as whole as by `update`.
         """
+        parse_snap(snap, None)  # refuses None, with which links would not be looked at
         made = update_links(self._store, links, snap, takeover)
         self._forget()
         return made

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 import orograph as og
 from orograph.operations.operation import Operation
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster import marks, points
+from orograph.tiles.raster import marks, snapping
 from orograph.tiles.raster.array import LazyRaster
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.store.raster import StoreRaster
@@ -158,7 +158,7 @@ def counts() -> Counts:
 @pytest.fixture(autouse=True)
 def few_cells_at_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small a raster would be read whole to look at a point, or for a sample."""
-    monkeypatch.setattr(points, "READ_SIDE", 8)
+    monkeypatch.setattr(snapping, "READ_SIDE", 8)
     monkeypatch.setattr(marks, "SIDE", 32)
 
 

@@ -4,7 +4,8 @@ Numba compiles the functions that a function calls and the constants that it rea
 come from its own file and from those of this package that it imports, directly or not; a package
 that finds its modules by name (`formulas.rows_in`) imports all of them. The stamp of a file is the
 digest of the syntax trees of these files, without docstrings, comments and positions, and of the
-versions of what compiles.
+versions of what compiles. What was parsed of a file is kept in the folder of Numba's cache, by the
+digest of the file's bytes.
 
 A process compiles what it has imported, and reads the files later, when it needs a stamp. So it
 gives none where a file has changed since: its stamp would be that of other code.

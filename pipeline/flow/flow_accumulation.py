@@ -71,6 +71,7 @@ def flow_accumulation(
         Flow across flats, as for `flow_direction`: "nearest" by default.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         Direction codes, see `flow_direction`. Not needed for directions made by `flow_direction`.
+        The nodata code of the encoding is always nodata.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
     **options

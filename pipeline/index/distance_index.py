@@ -724,10 +724,10 @@ class DistanceIndex:
         """Attributes of a table of costs."""
         problem = self._store.problem
         (cost,) = problem.outputs
-        known = {name: cost.attrs[name] for name in ("units",) if name in cost.attrs}
+        units = {"units": cost.attrs["units"]} if "units" in cost.attrs else {}
         unit = {} if problem.length_unit is None else {"length_unit": problem.length_unit.name}
         fill = {"_FillValue": -1} if problem.dtype.kind == "i" else {}
-        return {"long_name": "least cost", **known, **unit, **fill}
+        return {"long_name": "least cost", **units, **unit, **fill}
 
     def _ends(
         self,

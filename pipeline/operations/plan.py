@@ -21,7 +21,7 @@ from orograph.execution.feedback import compilations
 from orograph.execution.settings import check_settings, thread_count
 from orograph.plans.grid import Gpus, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
-from orograph.tiles.arguments import check_integer, shown
+from orograph.tiles.arguments import check_integer, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.raster import CHOICE, LazyRaster, open_raster
@@ -79,6 +79,8 @@ def make_plan(
     given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
     subject, opened = given.pop(first), None
     estimate = _estimate_for(operation, first, subject)
+    if isinstance(subject, Graph):
+        refuse_arguments("a graph", **{n: given.get(n) is not None for n in CHOICE})
     parameters = {p.name: p for p in _parameters(estimate)}
     gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:

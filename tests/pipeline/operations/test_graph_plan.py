@@ -88,3 +88,11 @@ def test_parts_are_tasks_and_a_graph_in_one_part_is_one() -> None:
     assert og.shortest_paths.plan(graph, sources=list(range(9))).tasks == 2 * 4
     assert og.shortest_paths.plan(mesh(20), sources=list(range(9))).tasks == 1
     assert og.hop_distance.plan(graph).tasks == 2 * 4
+
+
+@pytest.mark.parametrize("option", [{"nodata": 0}, {"band": 1}, {"variable": "z"}])
+def test_options_of_rasters_are_refused_for_a_graph(option: dict[str, Any]) -> None:
+    graph = mesh(3)
+    for call in (og.hop_distance.plan, og.connected_components.plan):
+        with pytest.raises(og.InputError, match=rf"{next(iter(option))}: of no use for a graph"):
+            call(graph, **option)

@@ -163,7 +163,7 @@ class Watch:
         well, warned = time.monotonic(), False
         moved = well
         while True:
-            with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
+            with suppress(OSError):
                 scheduler = cast("Any", client.scheduler)
                 some = await scheduler.identity(n_workers=-1 if needed else SOME)
                 self._record.worker_memory = max(
@@ -183,13 +183,15 @@ class Watch:
                     self._record.dead_end = DEAD_END.format(count, SECONDS_PAUSED)
                     self._stop()
                 waiting = time.monotonic() - well > PATIENCE
-                self.trouble = trouble if waiting else ""
                 if waiting and not warned:
                     warned = True
                     text = f"orograph waits: {trouble}"
                     LOG.warning("waits: %s", trouble)
-                    # of a registry of its own: the next run that waits is to say so too
-                    warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
+                    with suppress(RuntimeWarning):  # to some, warnings are errors
+                        # of a registry of its own: the next run that waits is to say so too
+                        warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
+                # after the warning: whoever sees that the run waits has been told why
+                self.trouble = trouble if waiting else ""
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import rasterio
@@ -148,6 +149,24 @@ def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:
         og.fill_depressions(path)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("tile", [8, 64])
+def test_nodata_that_is_not_declared_is_told_of_a_store(
+    lazy: bool, tile: int, tmp_path: Path
+) -> None:
+    dem = GROUND.copy()
+    dem[:2], dem[20, 7] = -9999, np.nan
+    source = da.from_array(dem, chunks=7) if lazy else dem
+    with pytest.warns(
+        RuntimeWarning, match="source: the least value is -9999, in 40 of 600 cells"
+    ) as found:
+        og.ingest(source, tmp_path / "dem.zarr", tile=tile, shard=tile)
+    assert [warning.filename for warning in found] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        og.ingest(source, tmp_path / "declared.zarr", nodata=-9999, tile=tile)
+
+
 @pytest.mark.parametrize(
     "dem",
     [
@@ -159,8 +178,11 @@ def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:
     ],
     ids=["the Dead Sea", "a globe", "a sea floor", "a mine", "NaN"],
 )
-def test_deep_ground_is_no_nodata(dem: Any) -> None:
-    og.fill_depressions(dem)
+def test_deep_ground_is_no_nodata(dem: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        og.fill_depressions(dem)
+        og.ingest(dem, tmp_path / "dem.zarr", tile=8)
 
 
 def test_declared_nodata_has_no_warning() -> None:

@@ -15,6 +15,7 @@ from orograph.tiles.errors import own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
+from orograph.tiles.raster.marks import LeastValues
 from orograph.tiles.raster.raster import CHOICE, FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import Location, open_storage
@@ -93,7 +94,8 @@ def ingest(
     Values are not rounded, scaled or filled. bool becomes uint8 and float16 becomes float32. Cells
     with the nodata value of the source keep it, and it is recorded as ``_FillValue``; NaN cells
     stay NaN in addition. Only masked cells are set to the nodata value (NaN for floats without
-    one).
+    one). If no nodata value is known and the least value is one that programs use for it (-9999,
+    -32768, the lowest float32), far below all others, a warning names it.
 
     Memory: two shards. If the source is stored in strips as wide as the grid, or if a row of shards
     is small (at most 128 MiB), two rows of shards. Each cell is decoded once, except in blocks of
@@ -120,11 +122,15 @@ def ingest(
         stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
         create_store(staged, raster.shape, layout, [stored], raster.georeference)
         sink = StoreSink(staged)
+        values = LeastValues()
         with unchanged(raster):
             for window, cells in _read_ahead(raster, layout):
+                if raster.nodata is None:
+                    values.add(cells)
                 for part in layout.windows(window.shape):
                     place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
                     sink.write(name, place, cells[part.slices])
+    values.warn("source", offered=True)
     return open_dataset(target)[name]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -71,6 +72,48 @@ def _windows(shape: tuple[int, int], side: int) -> Iterator[Window]:
             yield Window(y, x, side, side).clip(shape)
 
 
+class LeastValues:
+    """The least value of cells that are added block by block, and the span of the others."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._counts: Counter[float] = Counter()
+        self._others: set[float] = set()
+        self._least, self._greatest = np.inf, -np.inf
+
+    def add(self, cells: Array) -> None:
+        """Add cells, of which those that are NaN do not count."""
+        self._size += cells.size
+        if not cells.size or np.isnan(least := float(np.fmin.reduce(cells, axis=None))):
+            return
+        if least in _LOWEST or _NINES.fullmatch(f"{least:.10g}"):
+            others = cells[cells > least]
+            self._counts[least] += int(np.count_nonzero(cells == least))
+        else:
+            others = cells
+        if others.size:
+            self._least = min(self._least, float(np.fmin.reduce(others, axis=None)))
+            self._greatest = max(self._greatest, float(np.fmax.reduce(others, axis=None)))
+            if len(self._others) < FEWEST:
+                self._others |= set(np.unique(others)[:FEWEST].tolist())
+
+    def warn(self, argument: str, offered: bool) -> None:
+        """Warn if the least value stands for nodata, as `warn_of_nodata` describes."""
+        if not self._counts or len(self._others) < FEWEST:
+            return
+        least, *more = sorted(self._counts)
+        low = min(self._least, *more, np.inf)
+        high = max(self._greatest, *more, -np.inf)
+        if max(abs(low), abs(high)) > GREATEST or low - least <= high - low:
+            return
+        option = f"nodata={as_text(least)}, or " if offered else ""
+        warn_user(
+            f"{argument}: the least value is {as_text(least)}, in {self._counts[least]} of "
+            f"{self._size} cells, and the others are {as_text(low)} to {as_text(high)}; if it "
+            f"stands for nodata, say so: {option}rio.write_nodata({as_text(least)})"
+        )
+
+
 def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """Warn if the least height is a number that stands for nodata, far below all others.
 
@@ -91,20 +134,8 @@ def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     else:
         return
     parts = [raster.read(window) for window in dict.fromkeys(places)]
-    parts = [part[:: 1 + part.size // MOST] for part in parts]
-    least = min(float(np.fmin.reduce(part, axis=None)) for part in parts)
-    if not (least in _LOWEST or _NINES.fullmatch(f"{least:.10g}")):
-        return
-    cells = np.concatenate([part[valid_cells(part, raster.nodata)] for part in parts])
-    others = cells[cells > least].astype(np.float64)
-    count = cells.size - others.size
-    if not count or np.unique(others).size < FEWEST or np.abs(others).max() > GREATEST:
-        return
-    if others.min() - least <= np.ptp(others):
-        return
-    option = f"nodata={as_text(least)}, or " if offered else ""
-    warn_user(
-        f"{argument}: the least value is {as_text(least)}, in {count} of {cells.size} cells, and "
-        f"the others are {as_text(others.min())} to {as_text(others.max())}; if it stands for "
-        f"nodata, say so: {option}rio.write_nodata({as_text(least)})"
-    )
+    values = LeastValues()
+    for part in parts:
+        sample = part[:: 1 + part.size // MOST]
+        values.add(sample[valid_cells(sample, raster.nodata)])
+    values.warn(argument, offered)

@@ -12,6 +12,7 @@ from orograph.arguments.cells import refuse_cell
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
 from orograph.execution.backends import choose_backend
+from orograph.execution.compute import load
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.job import flow_job, open_directions
 from orograph.flow.reading import check_streams, stream_cells
@@ -23,7 +24,7 @@ from orograph.operations.operation import operation
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import Window, corners_and_middle
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.store.create import Variable
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
 
 
+LOOK = 256
+"""Side of the five windows of a store in which heights below streams are looked for."""
 NO_HEIGHT = np.uint64(2**64 - 1)
 """Stands for no height among those of 64-bit integers; its bits are those of the label of none."""
 HEIGHT = Variable(
@@ -61,16 +64,21 @@ class Drainage(Watersheds):
     numbered = False
 
     def concern(self, result: xr.Dataset) -> str | None:
-        """Return a warning if cells of a result in memory lie below their streams."""
+        """Return a warning if cells lie below their streams; a store is looked at in places."""
         heights = result[HEIGHT.name]
-        below = 0 if heights.chunks else int((heights < 0).sum())
+        if heights.chunks:
+            windows = corners_and_middle(heights.shape, LOOK)
+            cells = np.concatenate([load(heights[w.slices]).values.ravel() for w in windows])
+        else:
+            cells = heights.values
+        below = int((cells < 0).sum())
         if not below:
             return None
         return (
-            f"{below} of {heights.size} cells lie below the stream into which they drain, down to "
-            f"{as_text(float(heights.min()))}: the directions lead through depressions that the "
-            "elevation still has; pass the ground that they were computed from, such as "
-            "og.fill_depressions(elevation)"
+            f"{below} of {cells.size} cells{' that were looked at' if heights.chunks else ''} lie "
+            f"below the stream into which they drain, down to {as_text(float(np.nanmin(cells)))}: "
+            "the directions lead through depressions that the elevation still has; pass the ground "
+            "that they were computed from, such as og.fill_depressions(elevation)"
         )
 
     @property

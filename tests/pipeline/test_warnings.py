@@ -149,6 +149,18 @@ def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:
         og.fill_depressions(path)
 
 
+@pytest.mark.parametrize(("look", "size"), [(256, 600), (7, 245)])
+def test_ground_that_was_not_filled_is_told_of_a_store(
+    look: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.drainage.height_above_drainage.LOOK", look)
+    streams = accumulation() > 20
+    text = rf"\d+ of {size} cells that were looked at lie below the stream .*fill_depressions"
+    with pytest.warns(RuntimeWarning, match=text) as found:
+        og.height_above_drainage(GROUND, flow(), streams, out=tmp_path / "heights.zarr", tile=8)
+    assert [warning.filename for warning in found] == [__file__]
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("tile", [8, 64])
 def test_nodata_that_is_not_declared_is_told_of_a_store(

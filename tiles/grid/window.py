@@ -94,3 +94,20 @@ def parse_window(
             f"leaves the raster of {shape[0]} x {shape[1]} cells; give a part of it"
         )
     return part
+
+
+def corners_and_middle(shape: tuple[int, int], side: int) -> list[Window]:
+    """Return up to five windows of a grid: those at its corners and the one in its middle.
+
+    Examples
+    --------
+    >>> [(window.y, window.x) for window in corners_and_middle((9, 9), 3)]
+    [(0, 0), (0, 6), (6, 0), (6, 6), (3, 3)]
+    >>> corners_and_middle((2, 3), 3)
+    [Window(y=0, x=0, height=2, width=3)]
+    """
+    windows = []
+    for places in ((0, 0), (0, 2), (2, 0), (2, 2), (1, 1)):
+        y, x = (max(n - side, 0) * place // 2 for n, place in zip(shape, places, strict=True))
+        windows.append(Window(y, x, side, side).clip(shape))
+    return list(dict.fromkeys(windows))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import Window, corners_and_middle
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster
 from orograph.tiles.raster.file import FileRaster
@@ -125,15 +125,10 @@ def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     if isinstance(raster, ArrayRaster):
         places = [Window(0, 0, *raster.shape)]
     elif isinstance(raster, FileRaster):
-        shares = ((0, 0), (0, 2), (2, 0), (2, 2), (1, 1))
-        starts = [
-            [max(n - SIDE // 8, 0) * part // 2 for n, part in zip(raster.shape, share)]
-            for share in shares
-        ]
-        places = [Window(y, x, SIDE // 8, SIDE // 8).clip(raster.shape) for y, x in starts]
+        places = corners_and_middle(raster.shape, SIDE // 8)
     else:
         return
-    parts = [raster.read(window) for window in dict.fromkeys(places)]
+    parts = [raster.read(window) for window in places]
     values = LeastValues()
     for part in parts:
         sample = part[:: 1 + part.size // MOST]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-import rioxarray  # noqa: F401  (the accessor .rio)
+import rioxarray
 import xarray as xr
 from affine import Affine
 from pyproj import Geod
@@ -274,6 +274,26 @@ def test_a_crs_without_a_geotransform_is_refused_by_its_reason(tmp_path: Path) -
                 warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
                 with pytest.raises(og.InputError, match=reason):
                     call(path)
+                if reason == "rational polynomial":  # rioxarray does not tell of them
+                    continue
+                with pytest.raises(og.InputError, match=r"it has a CRS, but no .*write_transform"):
+                    call(rioxarray.open_rasterio(path) + 0.5)
+
+
+@pytest.mark.parametrize("operation", [og.fill_depressions, og.flow_direction])
+def test_a_crs_without_coordinates_is_refused(operation: Callable[..., Any]) -> None:
+    raster = xr.DataArray(HEIGHTS, dims=("y", "x")).rio.write_crs("EPSG:32611")
+    with pytest.raises(og.InputError, match=r"elevation: it has a CRS, but no coordinates"):
+        operation(raster)
+    placed = raster.rio.write_transform(Affine(30, 0, 500_000, 0, -30, 4_000_000))
+    assert operation(placed).rio.crs == placed.rio.crs
+
+
+def test_a_raster_in_a_corner_of_its_crs_passes_from_operation_to_operation() -> None:
+    numbers = {"y": np.arange(9) + 0.5, "x": np.arange(11) + 0.5}
+    raster = xr.DataArray(HEIGHTS, numbers, ("y", "x")).rio.write_crs("EPSG:32611")
+    filled = og.fill_depressions(raster)
+    assert og.flow_direction(filled).rio.crs == raster.rio.crs
 
 
 WEB = {"y": 5_000_000 - 100.0 * np.arange(4), "x": 700_000 + 100.0 * np.arange(5)}

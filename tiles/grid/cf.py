@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import report_crs_error
 from orograph.tiles.grid.georeference import (
     GRID_MAPPING,
+    IDENTITY,
     Georeference,
     GeoTransform,
     check_upright,
@@ -24,7 +25,6 @@ from orograph.tiles.grid.units import in_unit_of_coordinates
 if TYPE_CHECKING:
     import xarray as xr
 
-_IDENTITY: GeoTransform = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 X_NAMES = {"x", "lon", "longitude", "easting", "col", "column"}
 Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
 
@@ -38,23 +38,40 @@ def georeference_of(array: xr.DataArray) -> Georeference:
             f"use .transpose({x_name!r}, {y_name!r})"
         )
     attributes = _grid_mapping_attributes(array)
-    transform = _parse_geotransform(attributes.get("GeoTransform"))
-    if transform is not None:
-        check_upright(transform)
+    given = _parse_geotransform(attributes.get("GeoTransform"))
+    if given is not None:
+        check_upright(given)
     y, x = _axis(array, y_name), _axis(array, x_name)
-    if (y is None or x is None) and transform is not None and transform != _IDENTITY:
-        placed = Georeference.from_geotransform(transform, (array.shape[-2], array.shape[-1]))
-        y, x = placed.y, placed.x
-    elif y is None or x is None:
-        y = x = transform = None
-    if y is None or x is None or (transform is not None and not _agrees(transform, y, x)):
-        transform = None  # stale: the array has been sliced or reprojected since
+    if y is None or x is None:
+        y = x = None
+        if given is not None and given != IDENTITY:
+            placed = Georeference.from_geotransform(given, (array.shape[-2], array.shape[-1]))
+            y, x = placed.y, placed.x
+    # one that does not agree is stale: the array has been sliced or reprojected since
+    transform = given if y is not None and x is not None and _agrees(given, y, x) else None
     y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
     if wkt is not None:
         parse_wkt(wkt)  # else it would be found when the result is made
+        lacking = ""
+        if y is None or x is None:
+            lacking = "coordinates"
+        elif given == IDENTITY and _are_numbers(y) and _are_numbers(x):
+            lacking = "geotransform"
+        if lacking:
+            raise InputError(
+                f"it has a CRS, but no {lacking}, so the "
+                "place of its cells is not known; give it coordinates, or a transform by "
+                "rio.write_transform(...), or drop the variable of the CRS to measure in cells"
+            )
         wkt = in_unit_of_coordinates(wkt, (y_attrs, x_attrs))
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
+
+
+def _are_numbers(values: NDArray[np.float64]) -> bool:
+    """Return whether coordinates are the numbers of rows or columns and a half, as of no place."""
+    steps = np.diff(values)
+    return bool(values[0] % 1 == 0.5 and np.all(steps == 1))
 
 
 def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:
@@ -108,13 +125,17 @@ def matching_geotransform(
 ) -> GeoTransform | None:
     """Parse the transform of a grid mapping; None if coordinates contradict it."""
     six = _parse_geotransform(text)
-    if six is None or y is None or x is None:
+    if y is None or x is None:
         return None
     return six if _agrees(six, y, x) else None
 
 
-def _agrees(six: GeoTransform, y: NDArray[np.float64], x: NDArray[np.float64]) -> bool:
-    """Return whether a transform agrees with the coordinates of the first and last cells."""
+def _agrees(
+    six: GeoTransform | None, y: NDArray[np.float64], x: NDArray[np.float64]
+) -> TypeGuard[GeoTransform]:
+    """Return whether there is a transform that agrees with the first and last cells."""
+    if six is None:
+        return False
     for values, start, step in ((y, six[3], six[5]), (x, six[0], six[1])):
         for index in (0, values.size - 1):
             if not abs(start + (index + 0.5) * step - values[index]) <= 1e-3 * abs(step):

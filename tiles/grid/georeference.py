@@ -36,6 +36,7 @@ REGULAR_WITHIN = 0.05
 _DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
 
 GeoTransform = tuple[float, float, float, float, float, float]
+IDENTITY: GeoTransform = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,7 +240,8 @@ class Georeference:
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
         six = self.geotransform or self._regular
-        if six is not None:
+        # to GDAL and rioxarray the identity beside a CRS stands for no geotransform
+        if six is not None and not (six == IDENTITY and attributes):
             attributes["GeoTransform"] = " ".join(str(float(item)) for item in six)
         return attributes
 

@@ -136,7 +136,7 @@ def test_crs_of_a_cf_grid_mapping_without_wkt_is_found() -> None:
 
 @pytest.mark.filterwarnings("ignore:It is recommended to use 'rio.write_crs:FutureWarning")
 def test_crs_set_in_the_accessor_of_rioxarray_is_found() -> None:
-    array = xr.DataArray(np.zeros((3, 4)), dims=("y", "x"))
+    array = xr.DataArray(np.zeros((3, 4)), {"y": [9, 8, 7], "x": [1, 2, 3, 4]}, ("y", "x"))
     assert georeference_of(array).crs_wkt is None
     array.rio.set_crs("EPSG:3358")
     assert georeference_of(array).crs_wkt == CRS.from_epsg(3358).to_wkt()

@@ -204,8 +204,8 @@ def test_10_the_same_from_the_shell(
     expected = og.cost_distance(resistance, cores, label="core_id", target_values=[1])["cost"]
     assert np.array_equal(found, expected, equal_nan=True)
     said = orograph("least_cost_path", "cost.zarr", "--points", "ends.gpkg", "--out", "paths.gpkg",
-                    "--snap")  # fmt: skip
+                    "--snap", "300 m")  # fmt: skip
     assert f"paths.gpkg: {len(cores)} paths" in said
     assert len(geopandas.read_file(tmp_path / "paths.gpkg")) == len(cores)
-    orograph("path", "cost.zarr", "--points", "ends.gpkg", "--out", "paths.csv", "--snap")
+    orograph("path", "cost.zarr", "--points", "ends.gpkg", "--out", "paths.csv", "--snap", 10)
     assert (tmp_path / "paths.csv").read_text().startswith("path,row,column,x,y\n0,")

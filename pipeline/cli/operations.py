@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.points import read_points
+from orograph.cli.points import cells_or_length, read_points
 
 if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
@@ -203,7 +203,7 @@ def add_option(
             help="a point; repeat for more",
         )
     elif annotation == "SnapLike":
-        parser.add_argument(flag, type=_cells_or_length, metavar="CELLS|LENGTH", help=text)
+        parser.add_argument(flag, type=cells_or_length, metavar="CELLS|LENGTH", help=text)
     elif annotation.startswith("bool"):
         on = parameter.default is not True
         switch = flag if on else f"--no-{flag[2:]}"
@@ -244,10 +244,6 @@ def pair_of(text: str) -> tuple[str, float]:
     """Parse ``name=number``; a ValueError makes argparse name the option."""
     name, _, number = text.partition("=")
     return name, float(number)
-
-
-def _cells_or_length(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def _number_or_column(text: str) -> tuple[str, float | str]:

@@ -23,7 +23,18 @@ def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
     where.add_argument(
         "--points", metavar="FILE", help="vector file, or text file with x and y in each line"
     )
-    parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
+    parser.add_argument(
+        "--snap",
+        type=cells_or_length,
+        default=False,
+        metavar="CELLS|LENGTH",
+        help='move points on nodata to the nearest valid cell within a number of cells, or "300 m"',
+    )
+
+
+def cells_or_length(text: str) -> int | str:
+    """Return a number of cells, or else the text of a length."""
+    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 def add_outside(parser: argparse.ArgumentParser) -> None:

@@ -534,7 +534,7 @@ class DistanceIndex:
         -------
         xarray.Dataset
             ``cost`` (y, x), with coordinates: NaN (integers: -1) where unreached. Attributes: what
-            the costs are of, as of `cost_distance`.
+            the costs are of, and ``snap_distances``, as of `cost_distance`.
 
         Notes
         -----
@@ -545,11 +545,11 @@ class DistanceIndex:
         outside = check_choice("outside", outside, OUTSIDE)
 
         def ask() -> xr.Dataset:
-            cells, skipped = cells_of_sources(self._store, sources, snap, all_touched, outside)
+            cells, notes = cells_of_sources(self._store, sources, snap, all_touched, outside)
             context = QueryContext()
             found = field_of(self._blocks, cells, part, context)
             self._tell(context)
-            return found if skipped is None else found.assign_attrs(sources_outside=skipped)
+            return found.assign_attrs(notes)
 
         return self._answer(ask)
 

@@ -114,16 +114,21 @@ def cells_of_points(
 
 def cells_of_sources(
     store: IndexStore, sources: SourcesLike, snap: SnapLike, all_touched: bool, outside: str
-) -> tuple[Indices, int | None]:
-    """Return the passable cells that sources cover, (n, 2), and how many sources were skipped."""
+) -> tuple[Indices, dict[str, Any]]:
+    """Return the passable cells that sources cover, (n, 2), and attributes of the result.
+
+    They tell how many sources were left out, and how far points were moved.
+    """
     first = store.rasters[0]
     origin = parse_sources(
         sources, first, 0.0, snap, None, all_touched=all_touched, outside=outside
     )
     points, raster, targets = origin.cells, origin.raster, origin.targets
-    skipped = None if outside == "error" else origin.outside
+    notes: dict[str, Any] = {} if outside == "error" else {"sources_outside": origin.outside}
+    if origin.moved is not None:
+        notes["snap_distances"] = origin.moved.tolist()
     if points is not None:
-        return np.stack([points.rows, points.columns], axis=1), skipped
+        return np.stack([points.rows, points.columns], axis=1), notes
     assert raster is not None
     found: list[Indices] = [np.empty((0, 2), np.int64)]
     for window in store.form.layout.windows(store.form.shape):
@@ -134,7 +139,7 @@ def cells_of_sources(
     cells = np.concatenate(found)
     if not len(cells):
         raise InputError("sources: the raster has no source on a passable cell; give one at least")
-    return cells, skipped
+    return cells, notes
 
 
 def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:

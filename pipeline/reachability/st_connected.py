@@ -40,7 +40,13 @@ from orograph.tiles.raster.points import (
     is_point,
 )
 from orograph.tiles.raster.raster import Raster, RasterLike
-from orograph.tiles.raster.snapping import SnapLike, SnapRadius, parse_snap, snap_to_valid
+from orograph.tiles.raster.snapping import (
+    SnapLike,
+    SnapRadius,
+    distances_moved,
+    parse_snap,
+    snap_to_valid,
+)
 from orograph.tiles.store.create import Layout
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
@@ -69,6 +75,10 @@ class Reach:
     tiles
         Number of tiles searched for each pair, int64; 0 if its ends were known to lie in different
         components, or in the same component and nothing else was requested.
+    snap_distances
+        How far both points of each pair lie from the cells they were moved to, float64, shape
+        (n, 2), in metres, or in the unit of the coordinates if that is not known; 0 where they were
+        not moved. None without ``snap``.
 
     Examples
     --------
@@ -83,6 +93,7 @@ class Reach:
     hops: npt.NDArray[np.int64] | None
     paths: list[LeastCostPath | None] | None
     tiles: npt.NDArray[np.int64]
+    snap_distances: npt.NDArray[np.float64] | None = None
 
     def _repr_html_(self) -> str:
         rows = {"pairs": self.connected.size, "connected": int(self.connected.sum())}
@@ -140,9 +151,9 @@ def st_connected(
     Returns
     -------
     Reach
-        ``connected``, ``hops``, ``paths`` and ``tiles``, with one entry for each pair. For a
-        `Graph`, ``s`` and ``t`` are ids of vertices, the ``cells`` of a path are such ids, and
-        ``tiles`` counts its parts.
+        ``connected``, ``hops``, ``paths``, ``tiles`` and ``snap_distances``, with one entry for
+        each pair. For a `Graph`, ``s`` and ``t`` are ids of vertices, the ``cells`` of a path are
+        such ids, and ``tiles`` counts its parts.
 
     Raises
     ------
@@ -196,13 +207,13 @@ def st_connected(
     on_cpu = may_use_numba(spec.backend or setting("backend"))
     stage = "bidirectional_search" if on_cpu else "open_tile"
     chosen = choose_backend(stage, (raster,), spec)
-    ends = _ends(raster, cast("PointsLike", s), cast("PointsLike", t), snap)
+    ends, moved = _ends(raster, cast("PointsLike", s), cast("PointsLike", t), snap)
     layout = layout_of(raster, spec)
     wanted = hops, hops and path
 
     def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
         query = Query(MaskRaster(rasters[0]), ends, connectivity, *wanted, context, backend=backend)
-        return _PairSearch(query, raster.georeference)
+        return _PairSearch(query, raster.georeference, moved)
 
     def result(engine: _PairSearch, attributes: dict[str, Any]) -> Reach:
         return engine.reach()
@@ -252,6 +263,7 @@ class _PairSearch:
 
     query: Query
     georeference: Georeference
+    moved: npt.NDArray[np.float64] | None
     found: dict[int, SearchResult] = field(default_factory=dict)
     connected: npt.NDArray[np.bool_] | None = None
 
@@ -287,7 +299,8 @@ class _PairSearch:
                 crs, steps = self.georeference.map_crs, float(message.hops)
                 paths[pair] = LeastCostPath(message.cells, coordinates, steps, crs)
         connected = self.connected & (hops >= 0) if self.found else self.connected
-        return Reach(connected, hops if query.hops else None, paths if query.path else None, tiles)
+        given = hops if query.hops else None, paths if query.path else None
+        return Reach(connected, *given, tiles, self.moved)
 
     def table(self) -> ResultTable:
         """Return no columns: the result has no table."""
@@ -303,10 +316,14 @@ class _PairSearch:
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
-def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: SnapLike) -> EndSets:
-    """Return the cells of both ends of each pair, from points or geometries."""
+def _ends(
+    raster: Raster, s: PointsLike, t: PointsLike, snap: SnapLike
+) -> tuple[EndSets, npt.NDArray[np.float64] | None]:
+    """Return the cells of both ends of each pair, and how far these were moved if they may be."""
     mask, radius = MaskRaster(raster), parse_snap(snap, raster.georeference)
-    sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
+    sets, moved = zip(
+        *(_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))), strict=True
+    )
     counts = [len(cells) for cells in sets]
     if 1 not in counts and counts[0] != counts[1]:
         raise InputError(
@@ -315,18 +332,24 @@ def _ends(raster: Raster, s: PointsLike, t: PointsLike, snap: SnapLike) -> EndSe
     first = np.cumsum([0, *(len(cells) for some in sets for cells in some)])
     numbers = (np.arange(counts[0]), np.arange(counts[1]) + counts[0])
     pairs = np.stack([np.broadcast_to(n, max(counts)) for n in numbers], axis=1)
-    return EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
+    ends = EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
+    return ends, np.concatenate(moved)[pairs] if radius else None
 
 
-def _sets(mask: MaskRaster, given: PointsLike, name: str, radius: SnapRadius) -> list[Cells]:
-    """Return the rows and columns of the cells of each point or geometry."""
+def _sets(
+    mask: MaskRaster, given: PointsLike, name: str, radius: SnapRadius
+) -> tuple[list[Cells], npt.NDArray[np.float64]]:
+    """Return the cells of each point or geometry, rows and columns, and how far it was moved."""
     layer = read_layer(given, name)
     if layer is not None and not all(map(is_point, layer.geometry)):
-        return _cells_of_geometries(mask, layer, name)
-    points = as_points(given if layer is None else layer, name, mask.georeference)
-    cells = cells_of(points, mask.georeference, mask.shape, name)
+        found = _cells_of_geometries(mask, layer, name)
+        return found, np.zeros(len(found))
+    place = mask.georeference
+    points = as_points(given if layer is None else layer, name, place)
+    cells = cells_of(points, place, mask.shape, name)
     on_cells = snap_to_valid(*cells, mask, points, radius, name, "cells that are not passable")
-    return list(np.stack(on_cells, axis=1)[:, None])
+    moved = distances_moved(points, *on_cells, np.stack(cells), place)
+    return list(np.stack(on_cells, axis=1)[:, None]), moved
 
 
 def _cells_of_geometries(mask: MaskRaster, layer: VectorLayer, name: str) -> list[Cells]:

@@ -39,6 +39,12 @@ def metres_from(raster: xr.DataArray, point: tuple[float, float]) -> Any:
     return np.hypot(x - point[0], y - point[1]) * unit
 
 
+def centre_of_ground(raster: xr.DataArray) -> tuple[float, float]:
+    """Return the centre of a cell that is no nodata."""
+    row, column = np.argwhere(~np.isnan(raster.values))[0].tolist()
+    return float(raster.x[column]), float(raster.y[row])
+
+
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_length_finds_the_nearest_cell_on_the_ground(name: str, ascending: bool) -> None:
@@ -92,6 +98,14 @@ def test_paths_outlets_floods_and_passes_tell_how_far() -> None:
     assert og.flood_level(raster, [point], snap=True).attrs["snap_distances"] == [far]
     crossed = og.pass_elevation(raster, [point], [point], snap=True)
     assert crossed.attrs["snap_distances"] == crossed.attrs["target_snap_distances"] == [far]
+    index = og.DistanceIndex.build(raster, "memory://snapped.zarr", block=16, overwrite=True)
+    assert index.query([point], snap=True).attrs["snap_distances"] == [far]
+    assert "snap_distances" not in index.query([centre_of_ground(raster)]).attrs
+    there = centre_of_ground(raster)
+    reach = og.st_connected(raster, [point, there], [there, there], snap=True)
+    assert reach.snap_distances is not None
+    assert reach.snap_distances.tolist() == [[far, 0.0], [0.0, 0.0]]
+    assert og.st_connected(raster, there, there).snap_distances is None
     flow = og.flow_direction(whole)
     amounts = og.flow_accumulation(flow)["accumulation"]
     for snap, reach in (("400 m", 400.0), (3, np.inf)):

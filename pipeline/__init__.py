@@ -8,10 +8,22 @@ to which an accessor is added: ``raster.orograph.cost_distance(sources)``.
 
 from __future__ import annotations
 
+import difflib
+
 import lazy_loader
 
 import orograph.accessor
 import orograph.execution.forked  # noqa: F401  (both register what they hold)
 from orograph._version import __version__  # noqa: F401
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name; raise AttributeError with the closest name if there is none."""
+    if name in __all__:
+        return _import_name(name)
+    near = difflib.get_close_matches(name, __all__, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    text = f"module {__name__!r} has no attribute {name!r}{hint}"
+    raise AttributeError(text, name=name)

@@ -996,6 +996,14 @@ def test_no_message_repeats_a_secret_of_an_address(
             assert "WORD" not in str(told.value)
 
 
+def test_a_misspelt_operation_is_told_with_the_one_that_was_meant() -> None:
+    package: Any = og
+    with pytest.raises(AttributeError, match=r"has no attribute 'watershed'; did you mean 'water"):
+        package.watershed  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'orograph' has no attribute 'Zebra'$"):
+        package.Zebra  # noqa: B018
+
+
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     call: Any = og.cost_distance
     with pytest.raises(TypeError, match=r"cost_distance\(\) got an unexpected keyword argument "

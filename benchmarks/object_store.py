@@ -25,7 +25,7 @@ from record import Record, add_option
 from terrain import fractal, mirrored_store
 
 import orograph as og
-from orograph.tiles.storage import open_storage
+from orograph.tiles.open_storage import open_storage
 
 
 def main() -> None:

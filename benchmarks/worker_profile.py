@@ -17,7 +17,7 @@ from typing import Any
 from distributed import Client
 
 PLACES = {
-    "read bytes": ["tiles.storage:_FileReader.range"],
+    "read bytes": ["tiles.local_storage:_FileReader.range"],
     "checksums": ["tiles.store.shard:without_checksum", "tiles.store.shard:with_checksum"],
     "decompress": ["tiles.store.shard:decompress"],
     "decode on the GPU": ["kernels.blosc.cells:Target.decode"],
@@ -38,8 +38,8 @@ PLACES = {
     "download": ["kernels.device:CupyDevice.download"],
     "encode on the GPU": ["kernels.blosc.cells:Source.encode"],
     "compress": ["tiles.store.shard:compress"],
-    "write bytes": ["tiles.storage:replace_file"],
-    "flush to disk": ["tiles.storage:sync_file"],
+    "write bytes": ["tiles.local_storage:replace_file"],
+    "flush to disk": ["tiles.local_storage:sync_file"],
     "checkpoints": ["execution.checkpoints:StoredCheckpoints.save"],
     "tasks": [
         "engines.frontier.worker:visit_tiles",

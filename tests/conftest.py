@@ -25,7 +25,7 @@ from programs import IMPORTED
 from watched_raster import Gate
 
 from orograph.execution.settings import config
-from orograph.tiles import object_storage, patience, storage
+from orograph.tiles import local_storage, object_storage, patience
 from orograph.tiles.system import lock_descriptor
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
@@ -66,7 +66,7 @@ def short_pauses() -> Iterator[None]:
 def nothing_left() -> Iterator[None]:
     """Wait for what is deleted here, as tests look for it at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "SECONDS_TO_DELETE", 60.0)
+        patch.setattr(local_storage, "SECONDS_TO_DELETE", 60.0)
         yield
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 import orograph as og
-from orograph.tiles import storage
+from orograph.tiles import local_storage
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 
@@ -216,7 +216,7 @@ SCENARIOS: dict[str, Any] = {
 
 if __name__ == "__main__":
     os.chdir(sys.argv[1])
-    storage.SECONDS_TO_DELETE = 60.0  # what is left behind is looked for at once
+    local_storage.SECONDS_TO_DELETE = 60.0  # what is left behind is looked for at once
     warm_up()
     step = int(sys.argv[2])
     print(json.dumps({name: sweep(step, *scenario) for name, scenario in SCENARIOS.items()}))

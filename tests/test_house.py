@@ -217,7 +217,6 @@ def test_no_module_needs_itself_to_be_imported() -> None:
 
 # Imports within functions, or for types only, that lead back: one opens what the other defines.
 BACK = (
-    ("orograph.tiles.storage", "orograph.tiles.object_storage"),
     ("orograph.tiles.vector.layer", "orograph.tiles.vector.write"),
     ("orograph.execution.feedback", "orograph.execution.run"),
     ("orograph.engines.sweep_problems", "orograph.engines.quadtree_pass"),

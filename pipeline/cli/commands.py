@@ -20,8 +20,8 @@ from orograph.distance.arguments import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
 from orograph.tiles.extensions import GEOTIFF
+from orograph.tiles.open_storage import file_path
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:

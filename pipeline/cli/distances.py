@@ -17,7 +17,7 @@ from orograph.cli.points import add_outside, add_points, points_of
 from orograph.results.files import check_raster_target
 from orograph.tiles.arguments import check_file, check_path
 from orograph.tiles.extensions import check_extension
-from orograph.tiles.storage import file_path
+from orograph.tiles.open_storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from orograph.kernels.relax.models import NAMED
 from orograph.results.files import check_raster_target
 from orograph.road_links.roads import COSTS as ROAD_COSTS
 from orograph.road_links.roads import UNITS
-from orograph.tiles.storage import file_path
+from orograph.tiles.open_storage import file_path
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import orograph as og
 from orograph.execution.run import duration
 from orograph.operations.detached import report_of
 from orograph.operations.workspace import read_report
-from orograph.tiles.storage import open_storage
+from orograph.tiles.open_storage import open_storage
 
 if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands

@@ -22,8 +22,8 @@ from orograph.results.tables import is_network, network_lines
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.crs import CRSLike
+from orograph.tiles.local_storage import local_path
 from orograph.tiles.raster.raster import RasterLike, open_raster
-from orograph.tiles.storage import local_path
 from orograph.tiles.vector.layer import VectorLayer
 from orograph.tiles.vector.write import check_vector_target, import_shapely, write_layer
 

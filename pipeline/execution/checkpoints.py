@@ -17,7 +17,8 @@ import numpy as np
 from orograph.tiles.at_once import at_once
 from orograph.tiles.format.codec import decode_entry, encode_entry
 from orograph.tiles.grid.quadtree import Node
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location
 
 
 class CheckpointStore(Protocol):

@@ -26,10 +26,11 @@ from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.object_options import use_storage_options
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.from_zarr import is_icechunk
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.raster import CHOICE, ArrayRaster, Raster, RasterLike, open_raster
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.create import Layout
 
 if TYPE_CHECKING:

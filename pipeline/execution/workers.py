@@ -93,7 +93,7 @@ def make_look(
             return host, ""
         try:
             from orograph.tiles.object_options import use_storage_options
-            from orograph.tiles.storage import open_storage
+            from orograph.tiles.open_storage import open_storage
 
             with use_storage_options(options):
                 same = token.encode() in open_storage(folder).get(key)

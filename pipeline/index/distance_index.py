@@ -46,8 +46,9 @@ from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.object_options import takes_storage_options
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.snapping import SnapLike, parse_snap
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.storage import Location
 from orograph.tiles.vector.layer import VectorLike, read_layer
 
 if TYPE_CHECKING:

@@ -75,8 +75,9 @@ from orograph.tiles.format.metadata import (
     write_group_metadata,
 )
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import StoreRaster
-from orograph.tiles.storage import Location, State, Storage, open_storage
+from orograph.tiles.storage import Location, State, Storage
 from orograph.tiles.store.create import Variable, create_dense, create_store, list_table
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, stored_format

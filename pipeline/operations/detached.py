@@ -29,7 +29,8 @@ from orograph.operations.workspace import check_unfinished
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, StoreExistsError, own_errors
 from orograph.tiles.extensions import check_extension
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage
 

@@ -30,7 +30,8 @@ from orograph.tiles.extensions import (
     check_extension,
 )
 from orograph.tiles.files import sync_file
-from orograph.tiles.storage import Storage, local_path
+from orograph.tiles.local_storage import local_path
+from orograph.tiles.storage import Storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import mark_complete, partial_path

@@ -55,10 +55,11 @@ from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata
 from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.mask import replace_sources, sources_of
 from orograph.tiles.raster.raster import ArrayRaster, LazyRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink

@@ -29,9 +29,10 @@ from orograph.tiles.errors import DamagedStoreError, InputError, RunError, Store
 from orograph.tiles.files import is_token
 from orograph.tiles.format.codec import FORMAT
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata, read_metadata, run_of
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.version import UNVERSIONED
-from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
+from orograph.tiles.storage import Location, Storage, is_missing_below
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import Publication, check_target, partial_storage
 from orograph.tiles.store.verify import verify

@@ -19,8 +19,8 @@ from orograph.tiles.files import new_file
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray
+from orograph.tiles.open_storage import file_path, open_storage
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
-from orograph.tiles.storage import file_path, open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target
 from orograph.tiles.vector.layer import VectorLike

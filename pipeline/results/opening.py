@@ -14,9 +14,9 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF, NETCDF
 from orograph.tiles.grid.cf import encoding_of_place
 from orograph.tiles.nodata import fill_value_in_xarray
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import FileRaster
 from orograph.tiles.raster.tags import parse_tag
-from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
-from orograph.tiles.storage import open_storage
 from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
 COSTS = ("time", "length")

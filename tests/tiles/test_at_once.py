@@ -9,8 +9,8 @@ from threading import Barrier, get_ident
 import pytest
 
 from orograph.tiles.at_once import REQUESTS_AT_ONCE, at_once, map_at_once
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.object_storage import ObjectStorage
-from orograph.tiles.storage import LocalStorage
 
 BUCKET = ObjectStorage("memory://bucket/a")
 given = ContextVar("given", default="nothing")

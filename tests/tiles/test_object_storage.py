@@ -22,8 +22,8 @@ from orograph.tiles import object_storage
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_storage import TAIL_BYTES, ObjectStorage
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import staged_store
 from orograph.tiles.store.raster import StoreRaster

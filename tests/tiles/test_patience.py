@@ -15,9 +15,9 @@ import orograph as og
 from orograph.tiles import patience
 from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.patience import patiently
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import LocalStorage
 
 CELLS = np.arange(64.0).reshape(8, 8)
 Slept = list[float]

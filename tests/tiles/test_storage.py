@@ -24,15 +24,17 @@ import orograph as og
 from orograph.index.store import PENDING, IndexStore
 from orograph.operations import workspace
 from orograph.operations.workspace import Workspace
-from orograph.tiles import storage as storages
+from orograph.tiles import local_storage
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
 from orograph.tiles.files import TEMPORARY
 from orograph.tiles.format.checksums import CHECKSUMS
 from orograph.tiles.format.metadata import GROUP, MARK, read_document, write_group_metadata
 from orograph.tiles.grid.window import Window
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.object_storage import ObjectStorage
+from orograph.tiles.open_storage import SCHEMES, open_storage
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import LocalStorage, Storage, open_storage
+from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import partial_storage, publish
@@ -43,7 +45,7 @@ from orograph.tiles.store.sink import StoreSink
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An address in an empty memory."""
-    monkeypatch.setitem(storages.SCHEMES, "memory", MemoryStorage)
+    monkeypatch.setitem(SCHEMES, "memory", MemoryStorage)
     BUCKET.objects.clear()
     yield "memory://bucket"
     BUCKET.objects.clear()
@@ -482,14 +484,14 @@ def test_a_forest_goes_from_memory_to_memory(memory: str) -> None:
 def test_a_run_need_not_wait_for_its_folder_to_be_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, remove = threading.Event(), storages._remove
+    gate, remove = threading.Event(), local_storage._remove
 
     def held(folders: list[Path]) -> None:
         gate.wait()
         remove(folders)
 
-    monkeypatch.setattr(storages, "_remove", held)
-    monkeypatch.setattr(storages, "SECONDS_TO_DELETE", 0.0)
+    monkeypatch.setattr(local_storage, "_remove", held)
+    monkeypatch.setattr(local_storage, "SECONDS_TO_DELETE", 0.0)
     out = tmp_path / "forest.zarr"
     cells = np.random.default_rng(0).random((30, 40))
     try:
@@ -615,5 +617,5 @@ def test_an_update_of_an_index_needs_no_rename(memory: str) -> None:
 
 def test_the_memory_has_no_file(memory: str) -> None:
     with pytest.raises(InputError, match="it is on no file system"):
-        storages.local_path(MemoryStorage(memory))
+        local_storage.local_path(MemoryStorage(memory))
     assert memory_storage.CLAIM.startswith(".")

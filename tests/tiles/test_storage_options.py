@@ -32,7 +32,7 @@ from orograph.tiles.object_options import (
     use_storage_options,
 )
 from orograph.tiles.object_storage import ObjectStorage
-from orograph.tiles.storage import open_storage
+from orograph.tiles.open_storage import open_storage
 
 GRID = np.random.default_rng(6).integers(1, 50, (40, 30)).astype(np.float32)
 OPTIONS: dict[str, Any] = {"tile": 8, "shard": 16}

@@ -19,7 +19,7 @@ from lesser_system import take_away
 import orograph as og
 from orograph.execution.clusters import memory_of_machine
 from orograph.tiles import system
-from orograph.tiles.storage import LocalStorage
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.store import lease as leases
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,6 +25,7 @@ from orograph.tiles.files import TEMPORARY, is_token, sync_file
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.open_storage import file_path
 from orograph.tiles.raster.raster import (
     CHOICE,
     FileRaster,
@@ -35,7 +36,6 @@ from orograph.tiles.raster.raster import (
 )
 from orograph.tiles.raster.tags import NAME, colour_table, tags_of
 from orograph.tiles.raster.unchanged import unchanged
-from orograph.tiles.storage import file_path
 from orograph.tiles.store.lease import Lease
 
 BLOCK = 512

@@ -15,10 +15,11 @@ from orograph.tiles.errors import own_errors
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.marks import LeastValues
 from orograph.tiles.raster.raster import CHOICE, FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.storage import Location
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target, partial_storage, staged_store

@@ -8,9 +8,11 @@ from contextlib import suppress
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.dense import StoredColumn
+from orograph.tiles.local_storage import LocalStorage
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.from_zarr import folder_of
 from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
-from orograph.tiles.storage import LocalStorage, Location, Storage, open_storage
+from orograph.tiles.storage import Location, Storage
 
 
 def refuse_overlap(raster: Raster | None, target: Location, source: object = None) -> None:

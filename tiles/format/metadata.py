@@ -27,7 +27,8 @@ from orograph.tiles.format.checksums import CHECKSUMS, decode_checksums
 from orograph.tiles.format.json_object import field, parse_object, whole_numbers
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.nodata import decode_fill_value
-from orograph.tiles.storage import Location, State, Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, State, Storage
 
 MARK = "orograph"
 """Name of the group's attribute that belongs to orograph."""

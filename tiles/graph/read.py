@@ -32,7 +32,8 @@ from orograph.tiles.graph.tables import (
     from_table,
 )
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.storage import Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Storage
 
 FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
 

@@ -25,7 +25,8 @@ from orograph.tiles.format.metadata import (
 )
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location
 from orograph.tiles.store.create import Layout, add_table, create_store
 from orograph.tiles.store.publish import staged_store
 

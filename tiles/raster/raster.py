@@ -18,6 +18,7 @@ from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
 from orograph.tiles.format.metadata import is_store, read_group, read_metadata
 from orograph.tiles.object_options import given_storage_options
+from orograph.tiles.open_storage import is_object_address, open_storage
 from orograph.tiles.raster.array import (
     ArrayRaster,
     DaskArray,
@@ -43,7 +44,6 @@ from orograph.tiles.raster.from_zarr import (
 from orograph.tiles.raster.interface import Raster
 from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.version import absolute
-from orograph.tiles.storage import is_object_address, open_storage
 from orograph.tiles.store.publish import partial_path, partial_storage
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.vector.layer import is_vector_path

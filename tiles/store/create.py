@@ -36,7 +36,8 @@ from orograph.tiles.format.metadata import (
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import native_nodata, supported_dtype
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.publish import check_target
 
 SHARD_SIDE = 4096

@@ -10,7 +10,8 @@ from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location
 from orograph.tiles.store.raster import StoreRaster
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from typing import Any
 
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
-from orograph.tiles.storage import Location, State, Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, State, Storage
 
 SUFFIX = ".lease"
 HEARTBEAT_SECONDS = 5.0

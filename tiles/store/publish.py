@@ -32,7 +32,8 @@ from orograph.tiles.format.metadata import (
     read_document,
     write_group_metadata,
 )
-from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, Storage, is_missing_below
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, shard_format
 

@@ -40,8 +40,9 @@ from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import Nodata, native_nodata
+from orograph.tiles.open_storage import open_storage
 from orograph.tiles.patience import patiently
-from orograph.tiles.storage import Location, State, Storage, open_storage
+from orograph.tiles.storage import Location, State, Storage
 from orograph.tiles.store.shard import (
     AHEAD_BYTES,
     Fetched,

@@ -16,7 +16,8 @@ from orograph.tiles.files import Part
 from orograph.tiles.format.frames import DeviceCells, on_host
 from orograph.tiles.format.metadata import ArrayMetadata, read_array
 from orograph.tiles.grid.window import Window
-from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.raster import StoreRaster, shards_by_row
 from orograph.tiles.store.shard import (
     ShardEncoder,

@@ -13,7 +13,8 @@ from orograph.tiles.format.dense import MEND, DenseArray
 from orograph.tiles.format.metadata import StoreMetadata, read_metadata
 from orograph.tiles.grid.window import Window
 from orograph.tiles.object_options import takes_storage_options
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.open_storage import open_storage
+from orograph.tiles.storage import Location
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import damaged_tiles, stored_format, tile_name
 

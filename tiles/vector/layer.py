@@ -17,7 +17,7 @@ from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.storage import file_path
+from orograph.tiles.open_storage import file_path
 from orograph.tiles.vector.write import (
     CSV,
     PARQUET,

@@ -34,8 +34,8 @@ from orograph.plans.plan import TASKS_KNOWN
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.raster.array import ArrayRaster
-from orograph.tiles.storage import LocalStorage
 from orograph.tiles.store.create import Layout, create_store
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ArraySink, StoreSink

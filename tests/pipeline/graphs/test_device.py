@@ -19,7 +19,7 @@ from orograph.kernels.graph import near_far_cuda
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
-from orograph.tiles.storage import open_storage
+from orograph.tiles.open_storage import open_storage
 
 N = 60
 

@@ -33,7 +33,7 @@ from orograph.index.query import border_numbers
 from orograph.index.store import COMMITTED, PENDING, IndexStore
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
-from orograph.tiles.storage import LocalStorage
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.store.lease import Lease
 
 Array = npt.NDArray[Any]

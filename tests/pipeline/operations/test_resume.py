@@ -19,7 +19,7 @@ import orograph as og
 from orograph.engines import tile_states
 from orograph.graphs.dense_paths import all_pairs as all_pairs_module
 from orograph.operations import workspace
-from orograph.tiles import storage as storages
+from orograph.tiles import local_storage
 from orograph.tiles.store.sink import StoreSink
 
 rng = np.random.default_rng(7)
@@ -193,7 +193,7 @@ def test_exchanged_checkpoints_are_not_taken_for_one_another(
 def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Every file and folder that was synchronised, since it was written."""
     found: set[str] = set()
-    sync, replace = storages.sync_file, os.replace
+    sync, replace = local_storage.sync_file, os.replace
 
     def note(path: str | Path) -> None:
         sync(path)
@@ -203,7 +203,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         replace(source, target)
         found.discard(str(target))
 
-    monkeypatch.setattr(storages, "sync_file", note)
+    monkeypatch.setattr(local_storage, "sync_file", note)
     monkeypatch.setattr(os, "replace", write)
     return found
 

@@ -25,7 +25,8 @@ from orograph.execution import jobs, workers
 from orograph.execution.workers import WITNESS, Witness, check_workers, witness_in
 from orograph.operations import file_target
 from orograph.operations.workspace import Workspace
-from orograph.tiles.storage import LocalStorage, Storage
+from orograph.tiles.local_storage import LocalStorage
+from orograph.tiles.storage import Storage
 from orograph.tiles.store import create
 from orograph.tiles.store.lease import Lease
 

@@ -20,9 +20,10 @@ import pytest
 from memory_storage import BUCKET, MemoryStorage
 
 import orograph as og
-from orograph.tiles import storage
+from orograph.tiles import local_storage
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
-from orograph.tiles.storage import LocalStorage, Storage
+from orograph.tiles.local_storage import LocalStorage
+from orograph.tiles.storage import Storage
 from orograph.tiles.store import lease as leases
 from orograph.tiles.store.lease import Holder, Lease
 
@@ -288,7 +289,7 @@ def test_a_folder_that_cannot_be_written_is_named(
     def refuse(*_: Any) -> None:
         raise OSError(number, os.strerror(number), "a temporary name")
 
-    monkeypatch.setattr(storage, "create_file", refuse)
+    monkeypatch.setattr(local_storage, "create_file", refuse)
     for write in (og.ingest, og.to_geotiff):
         with pytest.raises(InputError, match=rf"{tmp_path}/out: nothing can be written beside it"):
             write(np.eye(3), tmp_path / "out")

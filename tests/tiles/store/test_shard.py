@@ -19,7 +19,7 @@ from numcodecs import Blosc
 
 from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.storage import LocalStorage
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.store import shard, sink
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.decoded_cache import DecodedTileCache

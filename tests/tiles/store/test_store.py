@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from reseal import reseal
 
 from orograph.kernels import device as cuda
-from orograph.tiles import storage
+from orograph.tiles import local_storage
 from orograph.tiles.arrays import use_allocator
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import (
@@ -464,7 +464,7 @@ def test_overwriting_swaps_whole_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
 ) -> None:
     if not exchange:
-        monkeypatch.setattr(storage, "exchange", lambda one, other: False)
+        monkeypatch.setattr(local_storage, "exchange", lambda one, other: False)
     final = make_store(tmp_path / "a", noise((4, 4), seed=1), Layout(2, 4))
     old = StoreRaster(final)
     assert old.read(Window(0, 0, 4, 4)).shape == (4, 4)

@@ -16,7 +16,7 @@ from .drainage.streams import streams as streams
 from .drainage.upstream_length import upstream_length as upstream_length
 from .drainage.watersheds import watersheds as watersheds
 from .execution.clusters import cluster as cluster
-from .execution.run import Progress as Progress
+from .execution.feedback import Progress as Progress
 from .execution.run import Run as Run
 from .execution.settings import config as config
 from .flow.flow_accumulation import flow_accumulation as flow_accumulation

@@ -24,7 +24,8 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
 from orograph.execution.context import RunContext, written_raster
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.feedback import Progress
+from orograph.execution.run import ResultTable
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.tile import TileState

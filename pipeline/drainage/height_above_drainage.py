@@ -67,7 +67,8 @@ class Drainage(Watersheds):
         """Return a warning if cells lie below their streams; a store is looked at in places."""
         heights = result[HEIGHT.name]
         if heights.chunks:
-            windows = corners_and_middle(heights.shape, LOOK)
+            height, width = heights.shape
+            windows = corners_and_middle((height, width), LOOK)
             cells = np.concatenate([load(heights[w.slices]).values.ravel() for w in windows])
         else:
             cells = heights.values

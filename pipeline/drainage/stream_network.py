@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.drainage.lengths import StepLengths
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
+from orograph.engines.sweep_problems import Table
 from orograph.execution.run import ResultTable
 from orograph.flow.reading import FlowSweep, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, SINK, Codes

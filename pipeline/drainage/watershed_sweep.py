@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
+from orograph.engines.sweep_problems import Table
 from orograph.execution.run import ResultTable
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.flow.reading import refuse_circle

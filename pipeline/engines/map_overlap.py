@@ -20,8 +20,9 @@ from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
+from orograph.execution.feedback import Progress
 from orograph.execution.jobs import Handle, load
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from dask._task_spec import Task
 
@@ -38,20 +38,19 @@ from orograph.engines.parts import read_cells, to_write
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
 from orograph.engines.sweep_problems import (
     FinishingInPlace,
-    MakingTable,
     OnDevice,
     Problem,
     Rereading,
     Table,
-    TableMaker,
     Tabulated,
 )
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.clusters import MOST_GPU_THREADS, memory_of_machine
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
+from orograph.execution.feedback import Progress
 from orograph.execution.jobs import Handle, load
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import Backend, get_backend
 from orograph.tiles.arrays import Array
@@ -489,6 +488,50 @@ class QuadtreePass:
             partial(_task, handle),
             lambda node: node.level in begun and self._climbed(node),
         )
+
+
+class TableMaker:
+    """Builds the table of a problem after the sweep; subclasses override its steps.
+
+    By default rows are saved as they are, and the columns are those of the problem.
+
+    Parameters
+    ----------
+    run
+        The sweep.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("rows",)
+    """Kinds of the entries in which the rows of a node are saved."""
+
+    def __init__(self, run: QuadtreePass) -> None:
+        self.run = run
+
+    def entries(self, tables: list[Table]) -> dict[str, list[Table]]:
+        """Return the checkpoint entries, by kind, in which a node's table rows are saved."""
+        return {"rows": tables}
+
+    def follow(
+        self, attributes: dict[str, Any], client: Client | None, cancelled: Event
+    ) -> dict[str, Any]:
+        """Do the work that remains after the sweep, and return the result attributes."""
+        return attributes
+
+    def table(self) -> ResultTable:
+        """Return the columns of the table."""
+        return self.run.columns()
+
+    def progress(self, tasks: Progress) -> Progress:
+        """Return the progress of the whole run, given that of the sweep."""
+        return tasks
+
+
+@runtime_checkable
+class MakingTable(Protocol):
+    """A problem whose table is built by a `TableMaker` after the sweep."""
+
+    def table_maker(self, run: QuadtreePass) -> TableMaker | None:
+        """Return the `TableMaker` for a run."""
 
 
 def join_tiles(context: RunContext) -> RunContext:

@@ -16,7 +16,8 @@ import numpy as np
 
 from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.execution.context import RunContext, written_raster
-from orograph.execution.run import Engine, Progress, ResultTable
+from orograph.execution.feedback import Progress
+from orograph.execution.run import Engine, ResultTable
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.raster.raster import Raster

@@ -1,20 +1,13 @@
-"""Interfaces of the problems that the quadtree sweep solves, and of their tables."""
+"""Interfaces of the problems that the quadtree sweep solves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from orograph.engines.problem import GridProblem
-from orograph.execution.run import Progress, ResultTable
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
-
-if TYPE_CHECKING:
-    from distributed import Client
-
-    from orograph.engines.quadtree_pass import QuadtreePass
 
 Table = dict[str, Array]
 
@@ -126,47 +119,3 @@ class Rereading(Protocol[Leaf_contra]):
         ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved
         state.
         """
-
-
-class TableMaker:
-    """Builds the table of a problem after the sweep; subclasses override its steps.
-
-    By default rows are saved as they are, and the columns are those of the problem.
-
-    Parameters
-    ----------
-    run
-        The sweep.
-    """
-
-    kinds: ClassVar[tuple[str, ...]] = ("rows",)
-    """Kinds of the entries in which the rows of a node are saved."""
-
-    def __init__(self, run: QuadtreePass) -> None:
-        self.run = run
-
-    def entries(self, tables: list[Table]) -> dict[str, list[Table]]:
-        """Return the checkpoint entries, by kind, in which a node's table rows are saved."""
-        return {"rows": tables}
-
-    def follow(
-        self, attributes: dict[str, Any], client: Client | None, cancelled: Event
-    ) -> dict[str, Any]:
-        """Do the work that remains after the sweep, and return the result attributes."""
-        return attributes
-
-    def table(self) -> ResultTable:
-        """Return the columns of the table."""
-        return self.run.columns()
-
-    def progress(self, tasks: Progress) -> Progress:
-        """Return the progress of the whole run, given that of the sweep."""
-        return tasks
-
-
-@runtime_checkable
-class MakingTable(Protocol):
-    """A problem whose table is built by a `TableMaker` after the sweep."""
-
-    def table_maker(self, run: QuadtreePass) -> TableMaker | None:
-        """Return the `TableMaker` for a run."""

@@ -2,22 +2,83 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib import import_module
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orograph.execution.settings import setting
 from orograph.tiles import html
 
-if TYPE_CHECKING:
-    from orograph.execution.run import Progress
-
 SECONDS_OF_SILENCE = 2.0
 REFRESH_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a run, as the number of tasks done and in total.
+
+    Attributes
+    ----------
+    done, total
+        Number of finished tasks, and of all tasks.
+    waiting
+        Why the run makes no progress: no worker of the cluster is active, or kernels are being
+        compiled; otherwise empty.
+    phase
+        The current phase, such as ``"cost-distance"`` or ``"publishing"``.
+    rate
+        Tasks per second in this phase; 0 if not known yet.
+    eta
+        Seconds until the phase ends at this rate; nan if not known.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> print(og.Progress(3, 12))
+    3 of 12 tasks
+    """
+
+    done: int
+    total: int
+    waiting: str = field(default="", kw_only=True)
+    phase: str = field(default="", kw_only=True)
+    rate: float = field(default=0.0, kw_only=True)
+    eta: float = field(default=math.nan, kw_only=True)
+
+    def _repr_html_(self) -> str:
+        return f"<div>{html.bar(self.done, self.total)} {escape(self.waiting)}</div>"
+
+    def __str__(self) -> str:
+        text = f"{self.phase}: {self._amount()}" if self.phase else self._amount()
+        if self.rate:
+            text += f", {self.rate:.3g} a second"
+        if not math.isnan(self.eta):
+            text += f", about {duration(self.eta)} left"
+        return f"{text}; waiting: {self.waiting}" if self.waiting else text
+
+    def _amount(self) -> str:
+        return f"{self.done} of {self.total} tasks"
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds in readable form.
+
+    Examples
+    --------
+    >>> duration(7.4), duration(190), duration(7300)
+    ('7 s', '3 min 10 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class _Compilations:

@@ -7,14 +7,15 @@ import math
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import replace
 from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from orograph.execution.feedback import (
     SECONDS_OF_SILENCE,
+    Progress,
     compilations,
+    duration,
     in_notebook,
     show_live,
     show_progress,
@@ -35,68 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logging.getLogger("orograph").addHandler(logging.NullHandler())  # nothing, unless one asks for it
 ResultTable = Columns | ColumnsInTurns
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a run, as the number of tasks done and in total.
-
-    Attributes
-    ----------
-    done, total
-        Number of finished tasks, and of all tasks.
-    waiting
-        Why the run makes no progress: no worker of the cluster is active, or kernels are being
-        compiled; otherwise empty.
-    phase
-        The current phase, such as ``"cost-distance"`` or ``"publishing"``.
-    rate
-        Tasks per second in this phase; 0 if not known yet.
-    eta
-        Seconds until the phase ends at this rate; nan if not known.
-
-    Examples
-    --------
-    >>> import orograph as og
-    >>> print(og.Progress(3, 12))
-    3 of 12 tasks
-    """
-
-    done: int
-    total: int
-    waiting: str = field(default="", kw_only=True)
-    phase: str = field(default="", kw_only=True)
-    rate: float = field(default=0.0, kw_only=True)
-    eta: float = field(default=math.nan, kw_only=True)
-
-    def _repr_html_(self) -> str:
-        return f"<div>{html.bar(self.done, self.total)} {escape(self.waiting)}</div>"
-
-    def __str__(self) -> str:
-        text = f"{self.phase}: {self._amount()}" if self.phase else self._amount()
-        if self.rate:
-            text += f", {self.rate:.3g} a second"
-        if not math.isnan(self.eta):
-            text += f", about {duration(self.eta)} left"
-        return f"{text}; waiting: {self.waiting}" if self.waiting else text
-
-    def _amount(self) -> str:
-        return f"{self.done} of {self.total} tasks"
-
-
-def duration(seconds: float) -> str:
-    """Return a number of seconds in readable form.
-
-    Examples
-    --------
-    >>> duration(7.4), duration(190), duration(7300)
-    ('7 s', '3 min 10 s', '2 h 1 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Watched(Protocol):

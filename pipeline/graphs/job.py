@@ -21,8 +21,9 @@ from xarray.indexes import PandasIndex
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.context import RunContext
+from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec
-from orograph.execution.run import Engine, Progress, ResultTable
+from orograph.execution.run import Engine, ResultTable
 from orograph.graphs.columns import Columns
 from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column

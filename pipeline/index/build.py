@@ -23,8 +23,9 @@ from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
+from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, record_of, with_halo

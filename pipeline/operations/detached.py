@@ -21,7 +21,8 @@ import dask
 from dask.base import get_annotations
 
 from orograph.execution.clusters import LateClient, check_client, current_client
-from orograph.execution.run import Progress, Run
+from orograph.execution.feedback import Progress
+from orograph.execution.run import Run
 from orograph.execution.watch import Planned
 from orograph.operations.file_target import file_target
 from orograph.operations.job import Job

@@ -143,9 +143,10 @@ class Operation(Generic[P, T]):
     @property
     def plan(self) -> Callable[..., Plan]:
         """Return the tasks, memory and disk that the run will need."""
-        from orograph.operations.plan import OF_PLANS, make_plan, parameters_of_plan
+        from orograph.operations.plan import OF_PLANS, Planned, make_plan, parameters_of_plan
 
-        parameters = parameters_of_plan(self)
+        facts = Planned(self.__name__, self.own, self.given, self.options, self.estimates)
+        parameters = parameters_of_plan(facts)
 
         def plan(*args: Any, **kwargs: Any) -> Plan:
             for name in kwargs.keys() & (set(self.options) - set(OF_PLANS)):
@@ -158,8 +159,7 @@ class Operation(Generic[P, T]):
             if not (self.given or args or first in kwargs):
                 raise TypeError(f"{self.__name__}.plan() missing its first argument: {first!r}")
             with use_storage_options(kwargs.pop("storage_options", None)):
-                planned = own_errors(make_plan, self.__name__)
-                return planned(self, (*self.given, *args), kwargs)
+                return own_errors(make_plan, self.__name__)(facts, (*self.given, *args), kwargs)
 
         return self._verb(plan, PLAN, "Plan", parameters)
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib import import_module
 from inspect import Parameter
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from orograph.execution.feedback import compilations
 from orograph.execution.settings import check_settings, thread_count
@@ -26,16 +26,37 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.raster import CHOICE, LazyRaster, open_raster
 
-if TYPE_CHECKING:
-    from orograph.operations.operation import Operation
-
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*CHOICE, *OF_GRIDS, "storage_options")  # options of a run that its plan has too
 INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 
 
-def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
+class Planned(NamedTuple):
+    """The facts of an operation on which its plan depends.
+
+    Attributes
+    ----------
+    name
+        Name of the operation.
+    own
+        Its parameters, without the run options.
+    given
+        Arguments that are bound to the first of them.
+    options
+        Names of the run options that it takes.
+    estimates
+        Functions that estimate a run on a raster and on a graph, as ``"module:function"``.
+    """
+
+    name: str
+    own: Sequence[Parameter]
+    given: tuple[Any, ...]
+    options: Sequence[str]
+    estimates: tuple[str | None, str | None]
+
+
+def parameters_of_plan(operation: Planned) -> list[Parameter]:
     """Return the signature parameters of an operation's ``plan`` method.
 
     They are the parameters of the operation, of which only the first is required, without the run
@@ -61,9 +82,7 @@ def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
     return own[len(operation.given) :]
 
 
-def make_plan(
-    operation: Operation[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Plan:
+def make_plan(operation: Planned, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
     """Estimate the resources of an operation called with these arguments.
 
     Raises
@@ -84,7 +103,7 @@ def make_plan(
     parameters = {p.name: p for p in _parameters(estimate)}
     gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
-        raise InputError(f"{name}: not used by this plan of {operation.__name__}; leave it out")
+        raise InputError(f"{name}: not used by this plan of {operation.name}; leave it out")
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
     if "grid" in parameters:
         choice = {name: given[name] for name in CHOICE if name in given}
@@ -111,11 +130,11 @@ def make_plan(
     return plan
 
 
-def _estimate_for(operation: Operation[..., Any], first: str, subject: object) -> str:
+def _estimate_for(operation: Planned, first: str, subject: object) -> str:
     """Return the name of the estimating function for a raster or for a graph."""
     of_raster, of_graph = operation.estimates
     if of_raster is None and of_graph is None:
-        raise InputError(f"{operation.__name__} has no plan; call it on a part of the raster first")
+        raise InputError(f"{operation.name} has no plan; call it on a part of the raster first")
     if isinstance(subject, Graph):
         if of_graph is None:
             raise InputError(f"{first}: expected a raster, got a Graph; give a raster")

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
+from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec, SearchOptions
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.execution.settings import setting
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.engines.quadtree_pass import TableMaker
+from orograph.engines.sweep_problems import Table
 from orograph.kernels.terrain.depressions import renumber
 from orograph.kernels.terrain.differences import subtract_heights
 from orograph.kernels.terrain.exact_sums import normalise

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.sweep_problems import TableMaker
+from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.execution.backends import choose_backend
+from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec, TableOptions
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, places_of

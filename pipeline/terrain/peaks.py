@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
+from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import ResultTable

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.arrays import Reals
 from orograph.tiles.grid.crs import CRSLike, parse_crs, reproject
-
-if TYPE_CHECKING:
-    from orograph.tiles.vector.layer import VectorLayer
 
 TURN = 360.0
 LONGEST_STEP = 90.0
@@ -35,26 +31,26 @@ Chart = Callable[[Reals], Reals]
 """Places points, shape (n, 2), in degrees."""
 
 
-def in_degrees(layer: VectorLayer, crs: CRSLike, name: str) -> VectorLayer:
-    """Reproject a layer to a geographic CRS, with longitudes from -180 to 180 degrees.
+def in_degrees(geometry: Any, given: CRSLike, crs: CRSLike, name: str) -> Any:
+    """Reproject an array of geometries to a geographic CRS, longitudes from -180 to 180 degrees.
 
     Lines and areas that cross the 180th meridian become multilines and multipolygons. Outer rings
-    run counterclockwise, holes clockwise. ``name`` is that of the argument, for messages.
+    run counterclockwise, holes clockwise. ``given`` is their CRS, ``name`` that of the argument,
+    for messages.
     """
     import shapely
 
-    assert layer.crs is not None
-    source = parse_crs(layer.crs, name)
-    chart = _chart(layer.crs, crs, name)
-    points, number = layer.points()
+    source = parse_crs(given, name)
+    chart = _chart(given, crs, name)
+    points, number = shapely.get_coordinates(geometry, return_index=True)
     moved = chart(points)
     step = np.abs(np.diff(moved[:, 0])) > LONGEST_STEP
     step &= (number[1:] == number[:-1]) & (not source.is_geographic)
     crossing = np.unique([*number[1:][step], *number[np.abs(moved[:, 0]) > TURN / 2]])
-    geometry = shapely.set_coordinates(layer.geometry.copy(), moved)
+    found = shapely.set_coordinates(geometry.copy(), moved)
     for at in crossing.astype(int).tolist():
-        geometry[at] = _cut(layer.geometry[at], chart, bool(source.is_geographic))
-    return replace(layer, geometry=shapely.orient_polygons(geometry), crs=crs)
+        found[at] = _cut(geometry[at], chart, bool(source.is_geographic))
+    return shapely.orient_polygons(found)
 
 
 def _chart(given: CRSLike, crs: CRSLike, name: str) -> Chart:

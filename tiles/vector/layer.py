@@ -18,6 +18,7 @@ from orograph.tiles.errors import InputError, own_errors, report_missing
 from orograph.tiles.grid.crs import CRSLike, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.open_storage import file_path
+from orograph.tiles.vector.degrees import in_degrees
 from orograph.tiles.vector.write import (
     CSV,
     PARQUET,
@@ -214,6 +215,11 @@ class VectorLayer:
         if moved is points:
             return self
         return replace(self, geometry=set_coordinates(self.geometry.copy(), moved), crs=crs)
+
+    def in_degrees(self, crs: CRSLike, name: str) -> VectorLayer:
+        """Reproject the layer to a geographic CRS, cut at the 180th meridian."""
+        assert self.crs is not None
+        return replace(self, geometry=in_degrees(self.geometry, self.crs, crs, name), crs=crs)
 
     def numbered(self, column: str, name: str) -> tuple[VectorLayer, str, list[str] | None]:
         """Return the layer with numbers in place of names, their column, and the names.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,7 @@ from orograph.tiles.arguments import check_file
 from orograph.tiles.errors import InputError, OrographError, report_missing, unread_error
 from orograph.tiles.files import new_file, new_files
 from orograph.tiles.grid.crs import CRSLike, parse_crs, same_crs
-from orograph.tiles.vector.degrees import in_degrees
 from orograph.tiles.warn import warn_user
-
-if TYPE_CHECKING:
-    from orograph.tiles.vector.layer import VectorLayer
 
 PARQUET = (".parquet", ".geoparquet")
 CSV = (".csv",)
@@ -41,6 +38,33 @@ WITHOUT_INFINITY = (".geojson", ".geojsonl", ".shp", ".gml")
 """Formats that have no infinite numbers: they are left empty there."""
 GEOMETRY_TYPES = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
                   6: "MultiPolygon"}  # fmt: skip
+
+
+class Layer(Protocol):
+    """A vector layer as far as it is written; see `VectorLayer`."""
+
+    @property
+    def geometry(self) -> Any:
+        """Array of Shapely geometries."""
+
+    @property
+    def columns(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Attributes of the geometries, by name."""
+
+    @property
+    def crs(self) -> CRSLike | None:
+        """CRS of the geometries."""
+
+    def __len__(self) -> int: ...
+
+    def in_crs(self, crs: CRSLike | None, name: str, whose: str = "") -> Layer:
+        """Reproject the layer to a CRS."""
+
+    def in_degrees(self, crs: CRSLike, name: str) -> Layer:
+        """Reproject the layer to a geographic CRS, cut at the 180th meridian."""
+
+    def to_geodataframe(self) -> Any:
+        """Return the layer as a ``geopandas.GeoDataFrame``."""
 
 
 def check_vector_target(
@@ -83,7 +107,7 @@ def check_vector_target(
 
 
 def write_layer(
-    layer: VectorLayer, path: Path, name: str | None = None, crs: CRSLike | None = None
+    layer: Layer, path: Path, name: str | None = None, crs: CRSLike | None = None
 ) -> None:
     """Write a layer to a file, which gets its name when it is whole.
 
@@ -102,7 +126,7 @@ def write_layer(
     if (suffix in GEOJSON and layer.crs is not None) or crs is not None:
         crs = WGS84 if suffix in GEOJSON or crs is None else crs
         geographic = parse_crs(crs, "crs").is_geographic
-        layer = in_degrees(layer, crs, "path") if geographic else layer.in_crs(crs, "path", "")
+        layer = layer.in_degrees(crs, "path") if geographic else layer.in_crs(crs, "path", "")
     try:
         if suffix == ".shp":
             with new_files(path, OF_SHAPEFILE) as temporary:
@@ -172,7 +196,7 @@ def import_parquet(what: str) -> Any:
     return geopandas
 
 
-def _write_by_pyogrio(layer: VectorLayer, path: Path | BytesIO, suffix: str, name: str) -> None:
+def _write_by_pyogrio(layer: Layer, path: Path | BytesIO, suffix: str, name: str) -> None:
     from pyproj import CRS
     from shapely import get_type_id, to_wkb
 
@@ -229,7 +253,7 @@ def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column
 
 
-def _with_text(layer: VectorLayer) -> dict[str, npt.NDArray[Any]]:
+def _with_text(layer: Layer) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a layer, and its geometries as coordinates or as well-known text."""
     from shapely import get_type_id, get_x, get_y, is_missing, to_wkt
 

@@ -52,7 +52,7 @@ from orograph.engines.frontier.worker import (
 )
 from orograph.engines.tile_states import Tile, forget
 from orograph.engines.turns import Turn
-from orograph.execution.run import Progress
+from orograph.execution.feedback import Progress
 from orograph.execution.watch import begin_phase
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, RunError

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
+from orograph.execution.feedback import Progress
 from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
-from orograph.execution.run import Progress, ResultTable
+from orograph.execution.run import ResultTable
 from orograph.graphs.dense_paths.blocked import (
     METHODS,
     Blocks,

@@ -16,7 +16,8 @@ from numba import types
 
 import orograph as og
 from orograph.execution import feedback
-from orograph.execution.run import Progress, Run
+from orograph.execution.feedback import Progress
+from orograph.execution.run import Run
 
 
 class Slow:

@@ -26,7 +26,8 @@ from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 
 import orograph as og
 from orograph.execution.compute import compute
-from orograph.execution.run import Progress, Run
+from orograph.execution.feedback import Progress
+from orograph.execution.run import Run
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
 

@@ -14,7 +14,8 @@ from distributed import Client, LocalCluster, span
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.execution.run import Progress, Run
+from orograph.execution.feedback import Progress
+from orograph.execution.run import Run
 from orograph.flow.directions import Directions
 
 ASKED = {

@@ -22,9 +22,7 @@ GEOD = Geod(ellps="WGS84")
 
 def placed(geometry: Any, crs: str) -> Any:
     """Return a geometry in degrees, which is valid and between -180 and 180."""
-    (found,) = in_degrees(
-        og.VectorLayer(np.array([geometry], object), {}, crs), "EPSG:4326", "x"
-    ).geometry
+    (found,) = in_degrees(np.array([geometry], object), crs, "EPSG:4326", "x")
     assert shapely.is_valid(found)
     west, south, east, north = found.bounds
     assert -180 <= west <= east <= 180

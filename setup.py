@@ -1,17 +1,30 @@
-"""Make the README that the package shows: links and pictures lead to the files of its version.
+"""Find the packages, and make the README that the package shows.
 
-In the tree they are relative, so that a clone is whole by itself. On a package index there is no
-tree beside the page. Everything else about the package stands in pyproject.toml.
+Links and pictures of the README lead to the files of its version: in the tree they are relative, so
+that a clone is whole by itself, but on a package index there is no tree beside the page. Everything
+else about the package stands in pyproject.toml.
 """
 
 import re
 import tomllib
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+FOLDERS = SETTINGS["tool"]["setuptools"]["package-dir"]
+
+
+def packages() -> list[str]:
+    """Return the names of all packages."""
+    found = []
+    for name, folder in FOLDERS.items():
+        # pipeline has links to the others
+        inside = find_packages(str(ROOT / folder), exclude=("tiles*", "kernels*"))
+        found += [name, *(f"{name}.{package}" for package in inside)]
+    return found
 
 
 def absolute_links(text: str) -> str:
@@ -29,6 +42,7 @@ def absolute_links(text: str) -> str:
 
 
 setup(
+    packages=packages(),
     long_description=absolute_links((ROOT / "README.md").read_text(encoding="utf-8")),
     long_description_content_type="text/markdown",
 )

@@ -5,11 +5,22 @@ They are put into a copy of the package, where they are looked up by name as any
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 from changed_copy import copy_with_changes, run_in_copy, section_of
 from cuda_on_cpu.emulator import find_compiler
+from numba import types
+
+from orograph.kernels.forest.weights import WEIGHTS
+from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax.models.model import Model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -253,6 +264,58 @@ if far:
     assert result.attrs["total_weight"] == math.fsum(total)
 """
 )
+
+
+REAL, REALS = types.float64, types.Array(types.float64, 1, "C", readonly=True)
+# Of Python and of Numba's runtime, which wrap a compiled function; else none but what LLVM itself
+# turns into instructions.
+WRAPPERS = re.compile(r"(NRT_|Py|numba_|llvm\.)")
+OF_LIBM = re.compile(r"llvm\.(a?(sin|cos|tan)h?|atan2|exp\d*|log\d*|pow|powi|fma|fmuladd|ldexp)\b")
+
+
+def foreign_calls(formula: Any, *more: Any) -> set[str]:
+    """Compile a formula, and return what it calls that may differ by a bit on a GPU."""
+    options = {name: is_on for name, is_on in formula.targetoptions.items() if name != "nopython"}
+    function = numba.njit(**options)(formula.py_func)
+    function.compile((REAL, REAL, *more))
+    (compiled,) = function.overloads.values()
+    code = compiled.library.get_llvm_str()
+    called = set(re.findall(r"^declare [^@\n]*@\"?([^\s\"(]+)", code, re.MULTILINE))
+    return {name for name in called if not WRAPPERS.match(name) or OF_LIBM.match(name)}
+
+
+FORMULAS = {f"model {name}": row for name, row in MODELS.items() if row.formula} | {
+    f"weight {name}": row for name, row in WEIGHTS.items() if row.formula
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas_call_no_library(name: str) -> None:
+    """The library of a system and that of a GPU differ in the last bit of exp, atan, pow."""
+    row, more = FORMULAS[name], ()
+    if isinstance(row, Model):
+        further = set(row.needs) - {"friction", "elevation"}
+        more = (REAL, REALS, *((REALS, REALS) if further else ()))
+    calls = foreign_calls(row.formula, *more)
+    assert not calls, (
+        f"{name} calls {', '.join(sorted(calls))}; write it with + - * /, sqrt, comparisons and "
+        "orograph.kernels.vectors.exponential, which give the same bits on a GPU"
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda a, b: math.exp(a) + b,
+        lambda a, b: math.atan(a / b),
+        lambda a, b: abs(a) ** b,
+        lambda a, b: math.hypot(a, b),
+        lambda a, b: np.log(a) * b,
+    ],
+    ids=["exp", "atan", "power", "hypot", "log"],
+)
+def test_what_libraries_compute_is_found(formula: Callable[[float, float], float]) -> None:
+    assert foreign_calls(numba.njit(error_model="numpy")(formula))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,11 @@
 PYTHON ?= python3
 PYTEST ?=
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+# Of what is to be installed, not of the rest of pyproject.toml, such as the settings of tools.
+NEEDS := $(shell sed -n -e '/^requires-python/p' -e '/^dependencies/,/^]/p' \
+	-e '/^\[project.optional-dependencies]/,/^$$/p' -e '/^\[project.scripts]/,/^$$/p' \
+	-e '/^\[tool.setuptools.package-dir]/,/^$$/p' pyproject.toml | cksum | cut -d' ' -f1)
+INSTALLED := .venv/.installed-$(NEEDS)
 IMPORTED := .venv/.imported
 
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
@@ -14,11 +18,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 OLDEST := build/oldest
-.PHONY: help test test-all test-costs test-first test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
+.PHONY: help install test test-all test-costs test-first test-oldest lint types pytest wheel docs site kernels races bench bench-docs papers \
 	demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+install: $(INSTALLED) ## an environment in .venv, with orograph and the tools
 
 # Types are checked beside the tests, which wait now and then.
 test: $(INSTALLED) ## lint, types and tests: what must pass before a merge
@@ -108,8 +114,9 @@ clean: ## remove everything that make made
 
 # The stamp is written last, so an installation cut short is begun again. The pip that comes with an
 # older Python takes twice the time to find what fits together; where there is no newer one, it does.
-$(INSTALLED): pyproject.toml
+$(INSTALLED):
 	$(PYTHON) -m venv .venv
+	rm -f .venv/.installed*
 	-$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	touch $@

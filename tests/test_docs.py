@@ -229,6 +229,17 @@ def test_the_page_adds_a_problem_that_spreads(tmp_path: Path) -> None:
     run_in_copy(tmp_path, USE_SPREADING)
 
 
+def test_every_operation_is_in_the_places_that_the_page_lists() -> None:
+    text = section_of(ROOT / "docs/extending.md", "Add a problem")
+    places = re.findall(r"^\| `([\w/.]+)` \| (.*) \|$", text, re.MULTILINE)
+    assert len(places) == 8
+    operations = [name for name in NAMES if isinstance(getattr(orograph, name), orograph.Operation)]
+    for place, what in places:
+        known = set(re.findall(r"\w+", (ROOT / place).read_text(encoding="utf-8")))
+        for name in operations:
+            assert name in known, f"{name} is not in {place}; add {what}"
+
+
 def section(docstring: str, title: str) -> str | None:
     """The text of a numpydoc section, None if there is no such section."""
     found = re.search(

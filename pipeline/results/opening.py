@@ -99,6 +99,10 @@ def read_geotiff(path: str | os.PathLike[str]) -> xr.DataArray:
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         opened: Any = rioxarray.open_rasterio(path, chunks={"x": CHUNK, "y": CHUNK}, masked=False)
     raster: xr.DataArray = opened.squeeze("band", drop=True)
+    if opened.rio.crs is None and opened.rio.transform().is_identity:
+        # measured in cells, as `FileRaster` does: rioxarray counts rows from a corner, northwards
+        raster = raster.drop_vars(["y", "x", "spatial_ref"])
+        raster.encoding.pop("grid_mapping", None)
     raster.encoding |= encoding_of_place(raster)
     return raster
 

@@ -37,6 +37,7 @@ _DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
 
 GeoTransform = tuple[float, float, float, float, float, float]
 IDENTITY: GeoTransform = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+"""Transform of what has no georeference, for GDAL and rioxarray."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,10 +147,23 @@ class Georeference:
         dy, dx = steps
         return float(self.x[0]) - dx / 2, dx, 0.0, float(self.y[0]) - dy / 2, 0.0, dy
 
+    @property
+    def _stated(self) -> GeoTransform | None:
+        """Transform that is written beside coordinates; the identity only as it was given."""
+        if self.geotransform is not None:
+            return self.geotransform
+        return None if self._regular == IDENTITY else self._regular
+
     @cached_property
     def orientation(self) -> Orientation:
-        """Signs of rows and columns; without coordinates the first row lies in the north."""
+        """Signs of rows and columns; without coordinates the first row lies in the north.
+
+        So it does where coordinates only count cells: rioxarray gives files without a georeference
+        the identity transform.
+        """
         south, east = 1, 1
+        if self.geotransform == IDENTITY and self.crs_wkt is None:
+            return Orientation(south, east)
         if self.geotransform is not None:
             south, east = -int(np.sign(self.geotransform[5])), int(np.sign(self.geotransform[1]))
         elif self.y is not None and self.x is not None:
@@ -239,9 +253,8 @@ class Georeference:
             except KeyError:  # CF has no name for the projection
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
-        six = self.geotransform or self._regular
-        # to GDAL and rioxarray the identity beside a CRS stands for no geotransform
-        if six is not None and not (six == IDENTITY and attributes):
+        six = self._stated
+        if six is not None:
             attributes["GeoTransform"] = " ".join(str(float(item)) for item in six)
         return attributes
 
@@ -261,7 +274,7 @@ class Georeference:
     @property
     def encoding(self) -> dict[str, str]:
         """Encoding of rasters on the grid, see `encoding_with`; empty without a grid mapping."""
-        is_mapped = self.crs_wkt is not None or self.transform is not None
+        is_mapped = self.crs_wkt is not None or self._stated is not None
         return encoding_with(GRID_MAPPING) if is_mapped else {}
 
     def part(self, rows: slice, columns: slice) -> Georeference:

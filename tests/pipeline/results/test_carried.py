@@ -329,6 +329,32 @@ def test_costs_units_and_names_from_geotiffs(way: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("way", [way for way in FROM_FILES if way != "masked"])
+def test_files_without_a_georeference_are_measured_in_cells(way: str, tmp_path: Path) -> None:
+    """Their first row is in the north, as that of an array, also where rioxarray counts it 0.5."""
+    heights = HEIGHTS.values
+    flow = og.flow_direction(heights, out=tmp_path / "direction.tif")
+    assert not flow.coords
+    given = FROM_FILES[way](str(tmp_path / "direction.tif"))
+    count = og.flow_accumulation(given)["accumulation"]
+    assert np.array_equal(count, og.flow_accumulation(flow)["accumulation"])
+    result = og.cost_distance(heights, [(0, 0)], outputs=("cost", "back_direction"))
+    files = []
+    for name in result:
+        og.to_file(result, tmp_path / f"{name}.tif", variable=str(name))
+        (tmp_path / str(name)).mkdir()
+        read = FROM_FILES["rioxarray"](str(tmp_path / f"{name}.tif"))
+        read.rio.to_raster(tmp_path / str(name) / f"{name}.tif")
+        path = tmp_path / ("" if way != "written by rioxarray" else str(name)) / f"{name}.tif"
+        files.append(FROM_FILES["rioxarray"](str(path)) if way == "rioxarray" else path)
+    (expected,) = og.least_cost_path(result, [(9, 7)])
+    corner = 0.5 if way == "rioxarray" else 0
+    (found,) = og.least_cost_path(files, [(9 + corner, 7 + corner)])
+    assert found.cells.tolist() == expected.cells.tolist()
+    assert np.array_equal(found.coordinates, expected.coordinates + corner)
+
+
 @pytest.mark.parametrize("ending", [".tif", ".nc"])
 def test_results_are_read_from_files(ending: str, tmp_path: Path) -> None:
     walk = og.walking_time(HEIGHTS, [START], out=tmp_path / f"walk{ending}")

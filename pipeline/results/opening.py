@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -36,8 +36,8 @@ def open_result(
     Parameters
     ----------
     result
-        A Dataset, a named DataArray with the attributes of a file, the path of a store, a GeoTIFF
-        or a NetCDF file, or a list of those whose rasters make up one result.
+        A Dataset, a DataArray with the attributes of a file, the path of a store, a GeoTIFF or a
+        NetCDF file, or a list of those whose rasters make up one result.
     operation
         What returns such results, for messages.
     argument
@@ -75,13 +75,30 @@ def open_result(
             return open_dataset(storage)
         except InputError as error:
             raise InputError(f"{argument}: {error}") from None
-    if isinstance(result, xr.DataArray) and result.name is not None:
+    if isinstance(result, xr.DataArray):
         attributes = {name: parse_tag(value) for name, value in result.attrs.items()}
         array = result.squeeze("band", drop=True) if "band" in result.dims else result
-        return array.to_dataset(promote_attrs=False).assign_attrs(attributes)
+        name = _name_of(result, operation, argument)
+        return array.to_dataset(name=name, promote_attrs=False).assign_attrs(attributes)
     if not isinstance(result, xr.Dataset):
         raise InputError(f"{argument}: {shown(result)}; give what {operation} returns, or its path")
     return result
+
+
+def _name_of(array: xr.DataArray, operation: str, argument: str) -> Hashable:
+    """Return the name of a raster; one without a name is called as the file it was opened from.
+
+    rioxarray writes no names, so that what it writes and opens again has none.
+    """
+    if array.name is not None:
+        return array.name
+    source = array.encoding.get("source")
+    if not isinstance(source, str):
+        raise InputError(
+            f"{argument}: a DataArray without a name, which tells what its cells are; name it as "
+            f"{operation} does, such as by .rename('cost'), or give the path of its file"
+        )
+    return Path(source).stem
 
 
 def is_table_path(path: str | os.PathLike[str]) -> bool:

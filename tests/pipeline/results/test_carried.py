@@ -329,6 +329,20 @@ def test_costs_units_and_names_from_geotiffs(way: str, tmp_path: Path) -> None:
     )
 
 
+def test_what_rioxarray_has_written_is_called_as_its_file(tmp_path: Path) -> None:
+    """It writes no names; and in memory nothing tells them."""
+    outputs = ("cost", "back_direction")
+    result = og.cost_distance(HEIGHTS, [START], outputs=outputs)
+    for name in outputs:
+        (result[name].assign_attrs(result.attrs)).rio.to_raster(tmp_path / f"{name}.tif")
+    files = [read_by_rioxarray(str(tmp_path / f"{name}.tif")) for name in outputs]
+    assert [file.name for file in files] == [None, None]
+    assert og.least_cost_path(files, [END]) == og.least_cost_path(result, [END])
+    assert np.array_equal(og.corridor(files[0], COSTS[1]), og.corridor(result, COSTS[1]))
+    with pytest.raises(og.InputError, match=r"a: a DataArray without a name.*rename\('cost'\)"):
+        og.corridor(result["cost"].rename(None), COSTS[1])
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 @pytest.mark.parametrize("way", [way for way in FROM_FILES if way != "masked"])
 def test_files_without_a_georeference_are_measured_in_cells(way: str, tmp_path: Path) -> None:

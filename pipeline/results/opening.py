@@ -69,7 +69,8 @@ def open_result(
             if not os.path.exists(path):
                 where = absolute_path(argument, path)
                 raise InputError(f"{argument}: {where} does not exist; is the path right?")
-            return _open_geotiff(path) if suffix in GEOTIFF else _open_netcdf(path, argument)
+            opener = _open_geotiff if suffix in GEOTIFF else _open_netcdf
+            return opener(path, argument)
         storage = open_storage(result, argument)
         try:
             return open_dataset(storage)
@@ -124,9 +125,17 @@ def read_geotiff(path: str | os.PathLike[str]) -> xr.DataArray:
     return raster
 
 
-def _open_geotiff(path: str) -> xr.Dataset:
+def _open_geotiff(path: str, argument: str) -> xr.Dataset:
     """Open a GeoTIFF as a result; a raster without a name is called as its file."""
-    raster = FileRaster(path)
+    from rasterio.errors import RasterioIOError
+
+    try:
+        raster = FileRaster(path)
+    except RasterioIOError as error:
+        raise InputError(
+            f"{argument}: {path} is no GeoTIFF that could be read ({error}); give what an "
+            "operation has written"
+        ) from None
     array = read_geotiff(path)
     fill, encoding = fill_value_in_xarray(raster.nodata, raster.dtype)
     array.attrs, array.encoding = {**raster.attrs, **fill}, {**array.encoding, **encoding}

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
@@ -138,8 +139,8 @@ def _add_all(commands: Subcommands) -> None:
     ingest.add_argument("--takeover", action="store_true", help="take over from another writer")
     ingest.set_defaults(command=_ingest)
 
-    info = commands.add_parser("info", help="describe the contents of a store")
-    info.add_argument("store")
+    info = commands.add_parser("info", help="describe the contents of a store or a file")
+    info.add_argument("store", help="store, GeoTIFF or NetCDF file")
     info.set_defaults(command=_info)
 
     verify = commands.add_parser("verify", help="verify the checksums of all data in stores")
@@ -183,7 +184,11 @@ def _ingest(options: argparse.Namespace) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    print(og.open(options.store))
+    from orograph.results.opening import FILES, open_result
+
+    path = check_path("store", options.store)
+    is_file = os.path.isfile(path) and Path(path).suffix.lower() in FILES
+    print(open_result(path, "an operation", "store") if is_file else og.open(path))
 
 
 def _verify(options: argparse.Namespace) -> int:

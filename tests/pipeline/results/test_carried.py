@@ -431,6 +431,19 @@ def test_commands_pass_geotiffs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path.equals(og.least_cost_path(both, [END])[0].geometry)
 
 
+@pytest.mark.parametrize("ending", [".tif", ".nc"])
+def test_info_describes_a_file(
+    ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"cost{ending}"
+    og.to_file(COSTS[0], path)
+    assert main(["info", str(path)]) == 0
+    assert "cost_model:       friction" in capsys.readouterr().out
+    path.write_text("no raster")
+    assert main(["info", str(path)]) == 2
+    assert f"store: {path} is no" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("address", ["s3://bucket/x", "gs://bucket/x", "memory://x"])
 @pytest.mark.parametrize("ending", [".tif", ".nc", ".csv", ".gpkg", ".geojson"])
 def test_files_are_not_written_to_buckets_nor_to_folders_of_their_name(

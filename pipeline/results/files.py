@@ -84,7 +84,9 @@ def to_file(
     """
     text, overwrite = check_path("path", path), check_flag("overwrite", overwrite)
     suffix = Path(text).suffix.lower()
-    layer = table_layer(result)
+    # lines of streams are not made where their rasters alone are written
+    of_rasters = suffix in RASTERS and has_rasters(result)
+    layer = None if of_rasters else table_layer(result)
     if layer is not None and suffix not in RASTERS:
         target = file_path("path", text)
         check_vector_target(target, overwrite, crs=crs, own=layer.crs)
@@ -101,7 +103,7 @@ def to_file(
         with new_file(target) as temporary:
             write_netcdf(dataset, temporary)
         return target
-    if layer is not None and not has_rasters(result):
+    if layer is not None:
         raise InputError(
             f"path: {text} is for rasters, but the result is a table or a layer; name it .gpkg, "
             ".geojson, .fgb, .parquet or .csv"

@@ -291,6 +291,14 @@ def test_streams_are_lines_wherever_a_table_is(tmp_path: Path) -> None:
         og.stream_lines(found, crs="EPSG:4326")
 
 
+@pytest.mark.parametrize("ending", [".tif", ".nc", ".zarr"])
+def test_rasters_of_streams_are_written_without_their_lines(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.results.tables.network_lines", lambda _: pytest.fail("lines"))
+    og.to_file(network(), tmp_path / f"link{ending}", variable="link")
+
+
 WITH_CRS: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **{name: make for name, (make, _, _) in TABLES.items()},

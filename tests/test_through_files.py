@@ -203,11 +203,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "streams, later": (lambda: written(network()), "has 2 rasters"),
     "links of streams without their table": (
         lambda: (og.to_file(network(), "a.tif", variable="link"), og.stream_lines("a.tif")),
-        "give what streams has returned",
+        "no table of links; give all that streams has returned, or the path of its .zarr or .nc",
     ),
     "paths that use links": (
         linked,
-        "goes along a link",
+        "the path of its .zarr or .nc, as a GeoTIFF holds no table of links",
     ),
     "a table of peaks": (lambda: og.peaks(dem(), out="a.tif"), "a table goes into .gpkg"),
     "a table of peaks, later": (lambda: written(og.peaks(dem())), "name it .gpkg"),

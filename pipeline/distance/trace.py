@@ -149,7 +149,8 @@ class PathReader:
         if missing:
             raise InputError(
                 f"result: the path of point {number} goes along a link, and it has no "
-                f"{min(missing)}; give all that cost_distance has returned"
+                f"{min(missing)}; give all that cost_distance has returned, or the path of its "
+                ".zarr or .nc, as a GeoTIFF holds no table of links"
             )
         edge = int(self._links.read(Window(row, column, 1, 1))[0, 0])
         ends = [self._result[name] for name in LINK_ENDS]

@@ -195,7 +195,10 @@ def stream_lines(
     import_shapely("stream_lines")
     found = open_result(streams, "streams", "streams")
     if not is_network(found):
-        raise InputError("streams: it has no links; give what streams has returned")
+        raise InputError(
+            "streams: it has no table of links; give all that streams has returned, or the path "
+            "of its .zarr or .nc, as a GeoTIFF holds no table"
+        )
     spec = RunSpec(out=out, crs=crs, overwrite=overwrite)
     if spec.storage is None:
         return network_lines(found)

@@ -61,10 +61,8 @@ def forest_lines(
     with report_missing("forest_lines", "shapely"):
         from shapely import linestrings
     raster = open_raster(forest, usual=("edges",), argument="forest")
-    if raster.dtype != np.uint8:
-        raise InputError(
-            f"forest: its edges are {raster.dtype}; give what minimum_spanning_forest has returned"
-        )
+    if raster.dtype != np.uint8 and raster.dtype.kind != "f":
+        raise _not_edges(str(raster.dtype))
     part = parse_window(window, raster.shape)
     if part.size > MOST_CELLS:
         raise InputError(
@@ -72,6 +70,11 @@ def forest_lines(
             "once: give a window (first row, first column, rows, columns)"
         )
     edges, place = raster.read(part), raster.georeference
+    if edges.dtype.kind == "f":  # xarray makes floats of masked integers, NaN where nodata was
+        edges = np.where(np.isnan(edges), 0, edges)
+        if not np.isin(edges, range(1 << len(DIRECTION_STEPS))).all():
+            raise _not_edges(f"{edges.dtype}, from {edges.min():g} to {edges.max():g}")
+        edges = edges.astype(np.uint8)
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)
@@ -87,3 +90,9 @@ def forest_lines(
     both = np.stack(ends, axis=1)
     columns = {"row": start[:, 0], "column": start[:, 1]}
     return VectorLayer(np.asarray(linestrings(both), object), columns, place.map_crs)
+
+
+def _not_edges(what: str) -> InputError:
+    return InputError(
+        f"forest: its edges are {what}; give what minimum_spanning_forest has returned"
+    )

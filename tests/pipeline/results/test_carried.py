@@ -329,6 +329,17 @@ def test_costs_units_and_names_from_geotiffs(way: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("way", FROM_FILES)
+def test_edges_from_a_geotiff_are_lines(way: str, tmp_path: Path) -> None:
+    heights = HEIGHTS.where(HEIGHTS < 8)
+    forest = og.minimum_spanning_forest(heights, out=tmp_path / "edges.tif")
+    given = FROM_FILES[way](str(tmp_path / "edges.tif"))
+    lines, expected = og.forest_lines(given), og.forest_lines(forest)
+    assert lines.to_geodataframe().equals(expected.to_geodataframe())
+    with pytest.raises(og.InputError, match=r"its edges are float64, from 0 to 7; give"):
+        og.forest_lines(heights.where(heights != 1, 0.5))
+
+
 def test_what_rioxarray_has_written_is_called_as_its_file(tmp_path: Path) -> None:
     """It writes no names; and in memory nothing tells them."""
     outputs = ("cost", "back_direction")

@@ -65,12 +65,14 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     import pandas as pd
 
     dataset: Any = open_result(result, "connected_components")
-    if "labels" not in dataset.data_vars or dataset["labels"].dtype.kind != "i":
+    if "labels" not in dataset.data_vars or dataset["labels"].dtype.kind not in "if":
         raise InputError(
             "result: it has no labels; give what connected_components has returned with 'labels' "
             "among its outputs"
         )
     numbered, count = dataset["labels"], dataset.attrs.get("component_count")
+    if numbered.dtype.kind == "f":  # xarray makes floats of masked integers, NaN where nodata was
+        numbered = numbered.fillna(0).astype(np.int64)
     if count is None:  # of a lazy result, or lost on the way
         numbered = numbered.compute()
         count = max(int(numbered.max()), 0)

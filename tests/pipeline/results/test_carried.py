@@ -340,6 +340,14 @@ def test_edges_from_a_geotiff_are_lines(way: str, tmp_path: Path) -> None:
         og.forest_lines(heights.where(heights != 1, 0.5))
 
 
+@pytest.mark.parametrize("way", ["path", "rioxarray", "masked"])
+def test_components_from_a_geotiff_have_their_table(way: str, tmp_path: Path) -> None:
+    classes = HEIGHTS.where(HEIGHTS > 4)
+    land = og.connected_components(classes, out=tmp_path / "labels.tif")
+    given = FROM_FILES[way](str(tmp_path / "labels.tif"))
+    assert og.component_table(given, classes).equals(og.component_table(land, classes))
+
+
 def test_what_rioxarray_has_written_is_called_as_its_file(tmp_path: Path) -> None:
     """It writes no names; and in memory nothing tells them."""
     outputs = ("cost", "back_direction")

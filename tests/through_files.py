@@ -86,7 +86,7 @@ class Files:
             path.parent.mkdir()
             own = array if result is None else array.assign_attrs(result.attrs | array.attrs)
             if own.dtype == bool:  # it writes none, and xarray keeps the nodata value of counts
-                own = own.astype("uint8").drop_attrs()
+                own = own.astype("uint8").drop_attrs(deep=False)
             own.rio.to_raster(path)
         elif path is None:
             path = self.new()

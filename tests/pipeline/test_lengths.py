@@ -289,11 +289,21 @@ def test_a_crs_without_coordinates_is_refused(operation: Callable[..., Any]) -> 
     assert operation(placed).rio.crs == placed.rio.crs
 
 
-def test_a_raster_in_a_corner_of_its_crs_passes_from_operation_to_operation() -> None:
-    numbers = {"y": np.arange(9) + 0.5, "x": np.arange(11) + 0.5}
-    raster = xr.DataArray(HEIGHTS, numbers, ("y", "x")).rio.write_crs("EPSG:32611")
-    filled = og.fill_depressions(raster)
-    assert og.flow_direction(filled).rio.crs == raster.rio.crs
+@pytest.mark.parametrize("crs", ["EPSG:32611", None])
+@pytest.mark.parametrize("first", [0.5, 7.5])
+def test_coordinates_from_the_corner_of_a_crs_pass_from_step_to_step(
+    crs: str | None, first: float
+) -> None:
+    """Rows grow northwards from 0.5, as rioxarray counts those of files without a place."""
+    numbers = {"y": np.arange(9) + first, "x": np.arange(11) + first}
+    raster = xr.DataArray(HEIGHTS, numbers, ("y", "x"))
+    turned = raster.isel(y=slice(None, None, -1))
+    if crs is not None:
+        raster, turned = raster.rio.write_crs(crs), turned.rio.write_crs(crs)
+    ours, theirs = (og.flow_direction(og.fill_depressions(z)["filled"]) for z in (raster, turned))
+    assert ours.rio.crs == raster.rio.crs
+    ours, theirs = (og.flow_accumulation(steps)["accumulation"] for steps in (ours, theirs))
+    assert np.array_equal(ours, theirs[::-1])
 
 
 WEB = {"y": 5_000_000 - 100.0 * np.arange(4), "x": 700_000 + 100.0 * np.arange(5)}

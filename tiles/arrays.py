@@ -54,7 +54,7 @@ class Columns:
 
 
 Allocate = Callable[[tuple[int, ...], Any], Array]
-"""Return an uninitialised C-contiguous array of a shape and a dtype."""
+"""Function that returns an uninitialised C-contiguous array of a shape and a dtype."""
 
 _allocate: ContextVar[Allocate] = ContextVar("orograph_allocate", default=np.empty)
 

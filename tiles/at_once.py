@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 REQUESTS_AT_ONCE = 16
-"""Requests of one thread to an object store that wait together at the most."""
+"""Greatest number of requests of one thread to an object store that wait together."""
 
 
 class HasEtags(Protocol):

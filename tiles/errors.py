@@ -75,7 +75,7 @@ class OptionMissingError(InputError):
         super().__init__(f"{message}; {advice}, or {otherwise}")
         self.option, self.names = option, tuple(names)
         self.without = f"{message}; {otherwise}"
-        """The message for callers that do not have the option."""
+        """Message for callers that do not have the option."""
 
 
 class StoreExistsError(OrographError, FileExistsError):
@@ -201,7 +201,7 @@ class Cancelled(OrographError):
 
 
 _OF_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOTDIR, errno.EISDIR}
-"""Numbers of errors by which a system refuses a path."""
+"""Numbers of the errors by which a system refuses a path."""
 
 
 def own_error(error: Exception, what: str, began: bool = False) -> Exception:
@@ -261,7 +261,7 @@ def own_errors(function: Callable[P, T], name: str = "") -> Callable[P, T]:
 
 
 PROBED_BYTES = 2**20
-"""More than what a library buffers before a write that fails."""
+"""Number of bytes that probe whether storage is full: more than a library buffers."""
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 

@@ -10,12 +10,12 @@ STORE = (".zarr",)
 GEOTIFF = (".tif", ".tiff")
 NETCDF = (".nc",)
 RASTERS = (*STORE, *GEOTIFF, *NETCDF)
-"""Of what rasters are written to."""
+"""Extensions of the files and stores that rasters are written to."""
 TABLES = (".gpkg", ".geojson", ".fgb", ".parquet", ".csv")
-"""Of the files that tables of points and lines are written to."""
+"""Extensions of the files that tables of points and lines are written to."""
 RESULTS = (*RASTERS, *TABLES)
 LAYERS = (*TABLES, ".geoparquet", ".geojsonl", ".shp", ".gml")
-"""Of the files that vector layers are written to."""
+"""Extensions of the files that vector layers are written to."""
 
 _FILES = {
     "rasters": ".asc .bil .grb .grb2 .grib .hgt .img .jp2 .nc .nc4 .netcdf .tif .tiff .vrt",

@@ -40,7 +40,7 @@ from orograph.tiles.storage import Reader, State, Storage
 from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 
 SECONDS_TO_DELETE = 0.02
-"""For which deleting is waited for: small stores are gone when a call returns, others soon after.
+"""Seconds that a call waits for deletion: small stores are gone at its end, others soon after.
 
 To delete 3 GB takes half a second, in which a run could have returned.
 """
@@ -48,7 +48,7 @@ THREADS_TO_DELETE = 8
 _NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 """Errors of opening a path at which there is no file: the last two of a link and a socket."""
 LONGEST_SUFFIX = 48
-"""Bytes, of what names of unfinished and of removed stores have more than the store's."""
+"""Bytes by which names of unfinished and removed stores may be longer than the store's."""
 
 
 @dataclass(frozen=True)

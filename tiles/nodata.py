@@ -114,7 +114,7 @@ class Nodata(NamedTuple):
     """Rule by which cells of a raster are nodata, beside NaN and infinity."""
 
     value: int | float | None = None
-    """Value of these cells once they are read; None if there are none."""
+    """Value of the nodata cells once they are read; None if there are none."""
     ranges: tuple[tuple[int | float, int | float], ...] = ()
     """Least and greatest stored value that mean nodata, where cells of other values do."""
 
@@ -220,7 +220,7 @@ def _last(start: Any, end: Any, holds: Callable[[Any], bool]) -> float:
 
 LARGEST = float(np.finfo(np.float64).max)
 LARGEST_USUAL = 1e30
-"""Beyond it a nodata value of float64 is one of float32 that was written with fewer digits."""
+"""Bound above which a nodata value of float64 is a float32 written with fewer digits."""
 
 
 def fill_masked(

@@ -63,7 +63,7 @@ _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _SECRET = re.compile("key|secret|token|password|credential|proxy")
 """Part of the names of options whose values no message repeats."""
 _SHORTEST_SECRET = 4
-"""Letters of a value; a shorter one would hide words of a message that are not it."""
+"""Least number of letters of a secret that is hidden; a shorter one would hide other words."""
 
 
 @dataclass(frozen=True, repr=False)

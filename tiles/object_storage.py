@@ -50,29 +50,29 @@ if TYPE_CHECKING:
 
 GROUP = "zarr.json"
 CLAIM = ".claim"
-"""Object that a root holds which has been claimed and nothing else."""
+"""Name of the object by which a root is claimed that holds nothing else."""
 VERSION = re.compile("store-[0-9a-f]{32}")
 _IN_PLACE = re.compile(r"(?:^|/)(?:store-[0-9a-f]{32}|[^/]*\.(?:partial|lease))(?:/|$)")
-"""Part of the addresses below which objects are written where they stay."""
+"""Pattern of the addresses below which objects are written in place, without a version."""
 TAIL_BYTES = 2**15
-"""Read when an object is opened: the index of a shard, and all of a small object."""
+"""Number of bytes read at once from an object's end: a shard's index, or all of a small one."""
 KEYS_A_REQUEST = 1000
-"""To delete; a request of so many deletes in order."""
+"""Greatest number of keys in a request to delete; one request deletes them in order."""
 LONGEST_ADDRESS = 700
-"""Bytes; object stores allow 1024 in a key, and a store adds to its own."""
+"""Greatest length of an address in bytes; stores allow 1024 in a key, and names are added to it."""
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
-"""A server without TLS is connected to only where its endpoint is given as ``http://``."""
+"""Options of connections; HTTP without TLS is used only for endpoints that begin ``http://``."""
 _RETRIES: RetryConfig = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
 _ANSWERS_NO_TAIL = {"az"}
 
 T = TypeVar("T")
 
 _versions: dict[ObjectStorage, str] = {}
-"""For each storage the version that its commit names, as last seen; "" for a store without one."""
+"""Version that the commit of each storage names, as last seen; "" for one without a store."""
 _heeding: set[tuple[str, StorageOptions]] = set()
 """Buckets that have been seen to heed conditions, and the options by which they were reached."""
 _memory: list[ObjectStore] = []
-"""The objects of ``memory://``."""
+"""Objects of ``memory://``."""
 
 
 @lru_cache(maxsize=64)
@@ -616,13 +616,13 @@ class _Commit(NamedTuple):
     """The commit of a root at the time when it was read."""
 
     state: State | None
-    """None: there was none."""
+    """State of the commit's object; None: there was no commit."""
     version: str
-    """Which it named; "" for none."""
+    """Version that the commit named; "" if there was none."""
     replaced: list[str]
-    """Paths of the objects of that version, which the next one replaces."""
+    """Paths of the objects of the commit's version, which the next one replaces."""
     others: set[str]
-    """All other names at the root, but not the commit's own."""
+    """Names at the root other than those of the commit."""
 
 
 @dataclass(frozen=True)
@@ -634,7 +634,7 @@ class _ObjectReader:
     state: State
     kept: NDArray[np.uint8]
     held: tuple[tuple[int, NDArray[np.uint8]], ...] = ()
-    """Other parts that have been read, each after its offset."""
+    """Other parts of the object that have been read, each after its offset."""
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
         import obstore

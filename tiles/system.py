@@ -33,7 +33,7 @@ WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
 """Flag to open a named pipe without waiting for its writer."""
 LOCK = ".lock.tmp"
 SECONDS_OF_A_LOCK = 10.0
-"""A file that locks another is held for milliseconds; after this time its process was killed."""
+"""Seconds after which the process of a file lock is taken as killed; it takes milliseconds."""
 PAUSE = 0.005
 _one_at_a_time = Lock()
 

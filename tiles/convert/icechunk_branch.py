@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 REPOSITORY = f"branch {MAIN} of an Icechunk repository"
-"""What messages call it: its address may hold credentials."""
+"""Name of the branch in messages, since its address may hold credentials."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orograph.tiles.storage import Storage
 
 CHECKSUMS = "checksums"
-"""Name of what states them, among the attributes of orograph: text for each array, see below."""
+"""Name of the checksums among orograph's attributes of a group: text for each array."""
 
 
 def encode_checksums(checksums: NDArray[np.uint32]) -> str:

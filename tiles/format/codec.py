@@ -39,7 +39,7 @@ from orograph.tiles.files import Part
 from orograph.tiles.format.crc32c import crc32c
 
 FORMAT = 1
-"""Version of the format of entries."""
+"""Version of the encoding of entries, such as those of checkpoint stores."""
 
 SHUFFLE, BITSHUFFLE = 1, 2
 

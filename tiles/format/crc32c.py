@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 
 SMALL = 2**16
-"""Bytes that take less time than to let another thread run."""
+"""Size in bytes below which a checksum takes less time than to let another thread run."""
 
 
 def crc32c(content: Any, before: int = 0) -> int:

@@ -19,12 +19,12 @@ class StoredTile(NamedTuple):
     """A tile of a shard, or a part of it, and where its cells go."""
 
     begin: int
-    """Of its frame in the bytes that were read, and its end."""
+    """Position of the tile's frame in the bytes that were read; ``end`` is where it ends."""
     end: int
     part: Window
-    """Cells of the tile that are wanted."""
+    """Cells of the tile that are to be read."""
     row: int
-    """Where the first of them goes."""
+    """Row of the target to which the first of the tile's cells goes."""
     column: int
 
 

@@ -26,11 +26,11 @@ class Header:
     attrs: dict[str, Any]
     dimensions: tuple[str, str]
     axes: tuple[ArrayMetadata | None, ArrayMetadata | None]
-    """Coordinates of rows and of columns, if there are any."""
+    """Metadata of the coordinates of rows and of columns; None where there are none."""
     grid_mapping: dict[str, Any]
     """Attributes of the grid mapping variable."""
     absent: frozenset[tuple[int, int]] | None
-    """Shards that were not written; None: any may be missing, the store is unfinished."""
+    """Places of shards that were not written; None: the store is unfinished, any may be missing."""
 
 
 def header_of(store: StoreMetadata, variable: str, unfinished: bool) -> Header:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 MOST_LEVELS = 100
-"""How deeply an object may be nested: far below what Python's functions recurse through, the limits
-of which differ by version."""
+"""Greatest depth to which an object may be nested: far below the depth to which Python's functions
+recurse, which differs by version."""
 
 
 def parse_object(content: bytes) -> dict[str, Any]:

@@ -37,7 +37,7 @@ FORMAT = 1
 
 GROUP, REPORT = "zarr.json", "report.json"  # the latter is what the run reports of itself
 PARTIAL = ".partial"
-"""What the address of a store has at its end while the store is unfinished."""
+"""Suffix of a store's address while the store is unfinished."""
 # A tile is processed as a whole in memory; kernels index its cells with 29 bits, and Blosc
 # compresses less than 2 GiB at a time.
 MOST_CELLS_A_SIDE = 8192
@@ -212,14 +212,14 @@ class ArrayMetadata:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    """In native byte order."""
+    """Dtype of the elements, in native byte order."""
     chunk: tuple[int, ...]
     """Sides of the chunks; of a raster they are the shards."""
     dimensions: tuple[str, ...]
     attributes: dict[str, Any]
     document: dict[str, Any]
     checksums: NDArray[np.uint32] | None = field_of(default=None, compare=False, repr=False)
-    """With which each chunk of a finished store ends, by its place; 0 where none is."""
+    """Checksum at the end of each chunk of a finished store, by its place; 0 without a chunk."""
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -279,18 +279,18 @@ class StoreMetadata:
 
     storage: Storage
     attributes: dict[str, Any]
-    """Of the group, without those that belong to orograph."""
+    """Attributes of the group, without those that belong to orograph."""
     tile: int
-    """Cells a side of a tile, and of a shard."""
+    """Side of a tile in cells; ``shard`` is that of a shard."""
     shard: int
     members: dict[str, ArrayMetadata]
-    """Every array that the store holds."""
+    """Metadata of every array that the store holds, by name."""
     tables: tuple[str, ...]
-    """Names of the columns of its table."""
+    """Names of the columns of the store's table."""
     absent: dict[str, frozenset[tuple[int, int]]]
-    """Shards that were not written, for each raster; they read as fill values."""
+    """Places of the shards that were not written, by raster; they read as fill values."""
     state: State
-    """Of the group's metadata that say all this."""
+    """State of the object that holds the group's metadata, from which all this was read."""
 
     @property
     def rasters(self) -> list[str]:

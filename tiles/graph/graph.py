@@ -36,11 +36,11 @@ from orograph.tiles.graph.order import storage_order
 MOST_WEIGHT = 2**59
 WEIGHTS_AT_ONCE = 2**24
 PART_ARCS = 2**25
-"""Arcs of a part by default: some 600 MB."""
+"""Number of arcs of a part by default: some 600 MB."""
 VERTEX_BYTES, EDGE_BYTES = 48, 160
-"""What a vertex and an edge of a graph in memory take at most while it is made; measured."""
+"""Greatest number of bytes of a vertex and of an edge while a graph is made in memory; measured."""
 JOINED_ARCS = 2**22
-"""Arcs up to which operations join the parts of a graph: parts would not save their 100 MB."""
+"""Number of arcs up to which parts of a graph are joined: they would not save their 100 MB."""
 
 
 VerticesLike = Hashable | Iterable[Hashable] | Array

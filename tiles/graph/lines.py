@@ -23,18 +23,18 @@ from orograph.tiles.errors import InputError
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 MOST_TEXT = 2**36
-"""Characters of decompressed text after which reading stops."""
+"""Number of characters of decompressed text after which reading stops."""
 BLOCK = 2**22
-"""Characters of a block."""
+"""Number of characters of a block."""
 LONGEST_LINE = 2**12
-"""Characters of a line that goes beyond a block."""
+"""Greatest number of characters of a line that goes beyond a block."""
 
 
 class Line(NamedTuple):
     """A line of a file with its number."""
 
     number: int
-    """From 1."""
+    """Number of the line in its file, from 1."""
     text: str
 
 
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     """Consecutive lines of a file."""
 
     first: int
-    """The number of the first."""
+    """Number of the block's first line."""
     lines: list[str]
 
 
@@ -99,7 +99,7 @@ class Numbers(NamedTuple):
     """Numbers read from lines, one row for each line."""
 
     table: Array
-    """A row for each line: int64 if all numbers are whole, else float64."""
+    """Numbers, a row for each line: int64 if all are whole, else float64."""
     lines: npt.NDArray[np.int64]
     """The number of each line."""
 

@@ -138,19 +138,19 @@ class Joined(NamedTuple):
     """The border cells of a node's children, and the edges between different children."""
 
     cells: Indices
-    """All of them, in the frame of the node, ascending; others here are positions among them."""
+    """Border cells of all children, in the frame of the node, ascending."""
     positions: list[Indices]
-    """Of each child's border cells, in their order."""
+    """Indices in ``cells`` of each child's border cells, in the child's order."""
     values: npt.NDArray[Any]
-    """What the children have in ``cells``."""
+    """Value of each of ``cells`` in its child."""
     border: Indices
-    """Of the node's own border cells, in their order."""
+    """Indices in ``cells`` of the node's own border cells, in their order."""
     a: Indices
-    """Of the first end of each seam edge."""
+    """Index in ``cells`` of the first end of each edge between children."""
     b: Indices
-    """Of its second end."""
+    """Index in ``cells`` of the second end of each edge between children."""
     direction: npt.NDArray[np.uint8]
-    """As `seam_edges` has it."""
+    """Direction of each edge, from its first end to its second; see `seam_edges`."""
 
 
 def join(

@@ -128,7 +128,7 @@ class _RasterOf(Generic[CellsT]):
     shard: int | None = None
     on_gpu: bool = False
     rule: Nodata = field(default_factory=Nodata)
-    """Which stored cells are nodata, where `read` changes them to ``nodata``."""
+    """Rule for which stored cells are nodata; `read` changes them to ``nodata``."""
 
     @property
     def shape(self) -> tuple[int, int]:

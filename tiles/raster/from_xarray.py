@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _UNNAMED = "__xarray_dataarray_variable__"
-"""What xarray calls a DataArray without a name in a file."""
+"""Name that xarray gives a DataArray without a name in a file."""
 Opened = ArrayRaster | LazyRaster | StoreRaster
 
 

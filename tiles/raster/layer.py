@@ -26,11 +26,11 @@ class LayerRaster:
     """
 
     spans: Spans
-    """Ordered by row, and in each by falling label."""
+    """Spans of cells, ordered by row, and in each row by falling label."""
     label: Indices
     """Label of each span."""
     labels: tuple[int, ...]
-    """Those that occur."""
+    """Labels that occur, ascending."""
     shape: tuple[int, int]
     georeference: Georeference
     name: str | None = None

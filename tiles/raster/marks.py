@@ -20,9 +20,9 @@ from orograph.tiles.warn import warn_user
 
 SIDE = 1024
 MOST = 2**24
-"""Cells in memory that are looked at; of more, some rows."""
+"""Greatest number of cells in memory that are looked at; of more, some rows."""
 FEWEST, GREATEST = 16, 30_000
-"""Other values that are needed, and the greatest height or depth on Earth, also in feet."""
+"""Number of other values needed, and the greatest height or depth on Earth, also in feet."""
 _NINES = re.compile(r"-9{3,}(\.9+)?")
 _LOWEST = {-32768.0, -32767.0, -2147483648.0, -2147483647.0, -1e30, -1e32, -1e35, -1e38}
 _LOWEST |= {float(np.finfo(kind).min) for kind in (np.float32, np.float64)}

@@ -73,7 +73,7 @@ class ValidRaster(MaskRaster):
 
     others: tuple[Raster, ...]
     barriers: Raster | None = None
-    """Cells of it that are not 0 or nodata are barriers."""
+    """Raster of barriers: its cells that are not 0 or nodata are barriers."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the mask of ``window``, uint8."""

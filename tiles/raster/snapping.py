@@ -23,7 +23,7 @@ from orograph.tiles.raster.points import coordinates_of, list_points
 from orograph.tiles.raster.raster import Raster
 
 SnapLike = bool | int | str
-"""How far points are moved: True, a number of cells, or a length with its unit."""
+"""Distance within which points are moved: True, a number of cells, or a length with its unit."""
 SNAP_CELLS = 10
 READ_SIDE = 512
 _LENGTH = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([A-Za-z][\w .-]*)")
@@ -33,11 +33,11 @@ class SnapRadius(NamedTuple):
     """A radius within which points may be moved."""
 
     cells: int | None
-    """In rows and in columns; None: ``metres`` counts."""
+    """Radius in rows and in columns; None: ``metres`` counts."""
     metres: float
-    """On the ground; 0 if cells count."""
+    """Radius on the ground in metres; 0 if ``cells`` counts."""
     text: str
-    """Both in words, for messages."""
+    """Radius in words, for messages."""
 
     def __bool__(self) -> bool:
         return bool(self.cells or self.metres)

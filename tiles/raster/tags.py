@@ -28,7 +28,7 @@ STORAGE_ATTRIBUTES = {
 _OF_FILE = STORAGE_ATTRIBUTES | {"AREA_OR_POINT", "Conventions"}
 """Attributes that say how a file or a store is laid out."""
 _OF_BAND = {"long_name", "units"}
-"""Attributes for which a band has places of its own."""
+"""Names of attributes that a band of a file has a place for."""
 _OF_GDAL = ("NETCDF_", "STATISTICS_", "TIFFTAG_", "OVR_")
 
 

@@ -16,7 +16,7 @@ class Version(NamedTuple):
     name: str
     fingerprint: str
     states: str = ""
-    """Those of a store's objects, taken before the fingerprint."""
+    """States of a store's objects, taken before the fingerprint."""
 
 
 def version_of(raster: Raster, known: Version | None = None) -> Version | None:

@@ -51,7 +51,7 @@ MOST_TILES_A_SIDE = 16
 
 _Location = TypeVar("_Location", bound=Location)
 Columns = Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]]
-"""For each column of a table its dimensions, rows first, and its values in pieces."""
+"""Dimensions of each column of a table, rows first, and its values in pieces."""
 
 
 @dataclass(frozen=True)
@@ -302,9 +302,9 @@ class ColumnsInTurns(NamedTuple):
     """A table whose columns are produced alternately, one piece at a time."""
 
     dimensions: Mapping[str, tuple[str, ...]]
-    """Of each column, rows first."""
+    """Dimensions of each column, rows first."""
     pieces: Iterable[tuple[str, NDArray[Any], bool]]
-    """The name of a column, some rows of it, and whether these are its last."""
+    """Pieces of columns: the name of a column, some rows of it, and whether these are its last."""
 
     def gather(self) -> Columns:
         """Collect the pieces of each column in memory, and return the columns."""
@@ -379,7 +379,7 @@ class TableWriter:
         self._chunk: dict[str, tuple[int, ...]] = {}
         self._rows = dict.fromkeys(dimensions, 0)
         self._documents: dict[np.dtype[Any], dict[str, Any]] = {}
-        """What zarr-python writes about an array, by its type."""
+        """Metadata that zarr-python writes about an array, by the array's dtype."""
 
     def append(self, name: str, piece: NDArray[Any]) -> None:
         """Append rows to a column; the caller must not change them afterwards."""

@@ -39,9 +39,9 @@ SUFFIX = ".lease"
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
 WATCH_SECONDS = 2 * HEARTBEAT_SECONDS
-"""How long a lease is watched for a heartbeat before it is taken for stale by the clock."""
+"""Seconds for which a lease that is stale by the clock is watched for a heartbeat."""
 RETRY_SECONDS = 1.0
-"""How long it is tried to create a lease while its object cannot be found or read."""
+"""Seconds for which creating a lease is tried while its object cannot be found or read."""
 
 _held: dict[str, Lease] = {}
 """Leases that this process holds, by their tokens."""
@@ -54,10 +54,10 @@ class Holder:
     token: str
     host: str
     machine: str
-    """The boot of the machine and its space of process ids: a host name may be that of several."""
+    """Boot of the machine and its space of process ids, as several hosts may have one name."""
     pid: int
     process_started: str
-    """Tells the process from a later one of the same id."""
+    """Start of the process, which tells it from a later one of the same id."""
     user: str
     started: float
     heartbeat: float
@@ -112,7 +112,7 @@ class Lease:
     def __init__(self, target: Location, takeover: bool = False) -> None:
         self.target = open_storage(target)
         self.place = self.target.beside(SUFFIX)
-        """The object that is the lease."""
+        """Place of the object that is the lease."""
         self._takeover = check_flag("takeover", takeover)
         self.token = uuid.uuid4().hex
         self._started = 0.0

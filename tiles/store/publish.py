@@ -38,7 +38,7 @@ from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, shard_format
 
 _ZARR = {"zarr.json", ".zgroup", ".zarray"}
-"""Names, of which a Zarr store has one at its root."""
+"""Names of which every Zarr store has one at its root."""
 # zarr-python writes metadata under such a name first
 _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
 
@@ -248,9 +248,10 @@ class Publication:
     target: Storage
     overwrite: bool
     last: Any
-    """The last commit of the target, before the lease was looked at: a later one is noticed."""
+    """Last commit of the target when it was read, so that a later one is noticed."""
     metadata: tuple[dict[str, Any], dict[str, Any]] | None
-    """Those of its group, as a complete store, and of its arrays; None if it is not ours."""
+    """Metadata of the complete store's group and of its arrays; None if orograph has no part in
+    it."""
 
     @classmethod
     def of(

@@ -118,9 +118,9 @@ class StoreRaster:
         self._rule = Nodata() if own is None else Nodata.of((own,), header.dtype, path)
         member = store.members[self.variable]
         self._opened = store.state, member.checksums, shard_format(member.document)
-        """State of the metadata that were read first, and what they state of the shards."""
+        """State of the first metadata read, and the checksums and format of shards in them."""
         self._seen: State | None = None if unfinished else store.state
-        """State of those by which cells of an object store were read last."""
+        """State of the metadata by which cells of an object store were last read."""
 
     def again(self) -> StoreRaster:
         """Return the same raster, opened anew: its metadata may be others by now."""

@@ -358,8 +358,8 @@ def read_tiles(
 
 
 _THREAD = local()
-"""The shard that a thread has read last, where another request would be made for its index; and
-those of which it has fetched tiles."""
+"""Shard that each thread has read last, where another request would be made for its index, and the
+shards of which it has fetched tiles."""
 Fetched = dict[tuple[Storage, str], Reader]
 """Open shards, of which some tiles have been read but not decoded."""
 

@@ -115,7 +115,7 @@ class StoreSink:
 
     storage: Storage
     _arrays: dict[str, ArrayMetadata] = field(compare=False, repr=False)
-    """Metadata of rasters in an object store, which are read once."""
+    """Metadata of the rasters in an object store, which are read once."""
 
     def __init__(self, place: Location, arrays: Mapping[str, ArrayMetadata] | None = None) -> None:
         object.__setattr__(self, "storage", open_storage(place))

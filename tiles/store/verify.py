@@ -19,7 +19,7 @@ from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import damaged_tiles, stored_format, tile_name
 
 MOST_PROBLEMS = 1000
-"""Problems that a report names at most."""
+"""Greatest number of problems that a report names."""
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from orograph.tiles.grid.crs import CRSLike, parse_crs, reproject
 
 TURN = 360.0
 LONGEST_STEP = 90.0
-"""Degrees of longitude between the ends of a segment, above which it is divided in two."""
+"""Degrees of longitude that a segment may span before it is divided in two."""
 MOST_DIVISIONS = 8
-"""A segment through a pole always has half a turn in one of its parts."""
+"""Greatest number of divisions; through a pole one part always spans half a turn."""
 POINT, LINE, AREA = 0, 1, 2
 """Dimensions of geometries."""
 
 Chart = Callable[[Reals], Reals]
-"""Places points, shape (n, 2), in degrees."""
+"""Function that maps points, shape (n, 2), in degrees."""
 
 
 def in_degrees(geometry: Any, given: CRSLike, crs: CRSLike, name: str) -> Any:

@@ -82,9 +82,9 @@ class VectorLayer:
     columns: Mapping[str, npt.NDArray[Any]]
     crs: CRSLike | None
     bare: bool = field(default=False, repr=False)
-    """Whether it is of a kind that never has a CRS: its coordinates are those of the raster."""
+    """Whether the layer is of a kind without a CRS: its coordinates are those of the raster."""
     units: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The units of columns, by name, as far as they are known."""
+    """Units of columns, by name, as far as they are known."""
 
     def __len__(self) -> int:
         return len(self.geometry)

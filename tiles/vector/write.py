@@ -35,7 +35,7 @@ OPTIONS = {
     ".gml": {"XSISCHEMA": "OFF"},  # another file
 }
 WITHOUT_INFINITY = (".geojson", ".geojsonl", ".shp", ".gml")
-"""Formats that have no infinite numbers: they are left empty there."""
+"""Extensions of formats without infinite numbers, which are written as empty values."""
 GEOMETRY_TYPES = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
                   6: "MultiPolygon"}  # fmt: skip
 

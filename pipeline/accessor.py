@@ -20,7 +20,7 @@ class _Accessor:
     """Base of xarray accessors: public functions as methods of an object."""
 
     _functions: tuple[str, ...] = ()
-    """The names of those that are not operations."""
+    """Names of the methods that are functions of the package but not operations."""
     _of_rasters = False
     """Whether the object is a raster, of which all operations on rasters are methods."""
 

@@ -13,7 +13,7 @@ from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLike, read_layer
 
 BARRIERS = "barriers"
-"""Name of the argument, and of its raster among those of a run."""
+"""Name of the argument for barriers, and of their raster among the inputs of a run."""
 
 
 BarriersLike = RasterLike | VectorLike

@@ -36,21 +36,22 @@ class Places(NamedTuple):
     """Cells of points, lines and areas."""
 
     cells: Indices
-    """Rows and columns, shape (n, 2), those of a place together and row by row."""
+    """Rows and columns of the cells, shape (n, 2), grouped by place and row by row in each."""
     first: Indices
     """Index of the first cell of each place."""
     numbers: Indices
-    """Number of each place among those that were given."""
+    """Index of each place among those that were given."""
     names: Array | None
-    """Name of each place, if they have names."""
+    """Name of each place; None if places have no names."""
     points: npt.NDArray[np.float64]
     """Map coordinates of each place, shape (m, 2); of lines and areas those of a point on them."""
     skipped: int | None
-    """How many lie outside the grid and were left out; None: none may be."""
+    """Number of places left out because they lie outside the grid; None: such places are
+    refused."""
     unreachable: int | None = None
-    """How many cover no valid cell and were left out; None: none may be."""
+    """Number of places left out because they cover no valid cell; None: such places are refused."""
     moved: npt.NDArray[np.float64] | None = None
-    """How far each place, a point, was moved; None: none may be."""
+    """Distance by which each place, a point, was moved; None: places are not moved."""
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -16,7 +16,7 @@ MOST_RUNS = 64
 LEAST_RATE, LARGEST = 1e-100, 1e100
 
 PerSource = float | Sequence[float] | Mapping[int, float]
-"""One number, one for each point or geometry, or some by label."""
+"""Strength of sources: one number, one for each point or geometry, or some by label."""
 
 
 class Strength(NamedTuple):

@@ -44,7 +44,7 @@ from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 from orograph.tiles.warn import warn_user
 
 MOST_LABELS = 1000
-"""Labels of sources that a result lists."""
+"""Greatest number of labels of sources that a result lists."""
 OUTSIDE = ("error", "skip")
 SKIP = "pass outside='skip' to go on without them"
 
@@ -56,7 +56,7 @@ class Sources:
     rows: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int64]
     costs: Array
-    """float64, or int64 where distances are integers."""
+    """Initial cost at each cell: float64, or int64 where distances are integers."""
     labels: npt.NDArray[np.int64]
 
 
@@ -115,17 +115,18 @@ class Origin(NamedTuple):
     cells: Sources | None
     raster: Raster | None
     targets: tuple[float, ...] | None
-    """The values of the raster that are sources; None: all but 0."""
+    """Values of the raster that are sources; None: all but 0."""
     outside: int | None = None
-    """How many points or geometries were skipped, as they lie outside; None: none may be."""
+    """Number of points or geometries left out because they lie outside; None: they are refused."""
     names: list[str] | None = None
-    """Of the labels, if they are numbers of names."""
+    """Names for which the integer labels stand; None: labels are plain numbers."""
     strengths: npt.NDArray[np.float64] | ByLabel | None = None
-    """Those of the cells, shape (cells, 3), or of labels; None: all are alike."""
+    """Multiplier, rate and maximum of each cell, shape (cells, 3), or of labels; None: all
+    alike."""
     column: str | None = None
-    """The column that holds the labels of a vector layer."""
+    """Name of the column that holds the labels of a vector layer."""
     moved: npt.NDArray[np.float64] | None = None
-    """How far each point was moved, if they are few; None: none may be."""
+    """Distance by which each point was moved; None if points are not moved, or many."""
 
     @property
     def notes(self) -> dict[str, Any]:

@@ -217,7 +217,7 @@ SPECIAL = (
         after=_write_pairs,
     ),
 )
-"""Commands with more than the operation has, or with less.
+"""Commands that differ from their operation in more than the name.
 
 An operation that is not here has a command of its own name.
 """

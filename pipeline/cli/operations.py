@@ -43,36 +43,37 @@ class Command:
     """A command that runs an operation, with what differs from its signature."""
 
     operation_name: str
-    """Under which the package exports the operation, which is imported when it is used."""
+    """Name under which the package exports the operation, which is imported when it is used."""
     aliases: tuple[str, ...] = ()
     own_name: str = ""
-    """The name of the command, if it is not that of the operation."""
+    """Name of the command, if it differs from the operation's name."""
     about: str = ""
-    """What it does; by default as the operation's docstring says."""
+    """Help text of the command; by default the first line of the operation's docstring."""
     subject: str = "store or raster file"
-    """What the first argument may be."""
+    """Help text of the first argument: the kinds of input that it may be."""
     first: str = ""
-    """Its name in the shell, if it is another than the operation's."""
+    """Name of the first argument in the shell, if it differs from the operation's."""
     only: frozenset[str] | None = None
-    """The parameters that the shell offers, beside those without a default; None: all."""
+    """Parameters that the shell offers, beside those without a default; None: all."""
     without: frozenset[str] = frozenset()
-    """Parameters that it does not offer."""
+    """Parameters that the shell does not offer."""
     out: str | None = OUT
-    """What is written to the last argument; None: ``out``, if there is one, is an option."""
+    """Help text of the last argument, the output; None: ``out``, if there is one, is an option."""
     cluster: bool = True
     """Whether to start a cluster even where none is asked for."""
     read: Callable[[Namespace], Any] | None = None
-    """Reads the first argument; by default the operation does."""
+    """Function that reads the first argument; None: the operation reads it."""
     defaults: Callable[[Namespace, Any], Mapping[str, Any]] = lambda options, subject: {}
-    """Arguments that differ from the operation's own defaults, by the options and what was read."""
+    """Function of the options and the input: arguments that differ from the operation's
+    defaults."""
     extend: Callable[[argparse.ArgumentParser], None] = lambda parser: None
-    """Adds options of the shell alone."""
+    """Function that adds options which only the shell has."""
     before: Callable[[Namespace], None] = lambda options: None
-    """Checks them, before the run."""
+    """Function that checks the options before the run."""
     after: Callable[[Any, Namespace], None] = print_attributes
-    """Prints the result, or writes it."""
+    """Function that prints or writes the result."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those of parameters whose docstring does not list them."""
+    """Choices by parameter, for parameters whose docstring does not list them."""
 
     @property
     def name(self) -> str:

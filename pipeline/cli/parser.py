@@ -70,12 +70,12 @@ EXAMPLES = {
     "graph components": "roads.zarr parts.zarr",
     "graph pairs": "roads.zarr distances.zarr",
 }
-"""Arguments of each command, by its first name."""
+"""Arguments in the example of each command, by the command's name."""
 
 
 if TYPE_CHECKING:
     Subcommands = argparse._SubParsersAction["Parser"]
-    """What commands are added to."""
+    """Type of the object to which commands are added."""
 
 
 class Parser(argparse.ArgumentParser):

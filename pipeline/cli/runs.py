@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
 
 SHOWN = "operation", "out", "status", "begun", "driver", "backend", "phase", "waiting"
-"""What a report says of a run, in the order in which it is printed."""
+"""Entries of a run's report that are printed, in this order."""
 
 
 def add_runs(

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 ROUTE = "/orograph"
 MOST_RUNS = 4
-"""Runs that are shown; the latest ones."""
+"""Number of runs that are shown, the latest ones."""
 MOST_NODES = 2**18
-"""Shards of a run beyond which no more are kept: the map is too coarse to tell them apart."""
+"""Greatest number of shards of a run that are kept: the map cannot tell more of them apart."""
 TOKEN_LENGTH = 32
 STAGES: Mapping[tuple[str, str], State] = {
     ("tiles", "waiting"): WAITING,

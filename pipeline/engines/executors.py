@@ -44,11 +44,11 @@ class Executor(Protocol):
     """Interface to submit tasks to cluster workers or to threads."""
 
     shared: bool
-    """Whether all workers have one memory, so that any of them can do any task."""
+    """Whether all workers share one memory, so that any of them can do any task."""
     rooms: Rooms
-    """How many tasks its workers have and can take."""
+    """Workers, with the numbers of tasks that each has and can take."""
     useful: int
-    """How many threads could be at work at once; a cluster that adapts grows by it."""
+    """Number of threads that could be at work at once; an adaptive cluster grows to as many."""
 
     def part(self, worker: Worker) -> tuple[int, int]:
         """Return ``(which, count)``: the worker owns data of ``number % count == which``."""
@@ -158,9 +158,9 @@ class _Task:
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     copies: dict[int, Any] = field(default_factory=dict)
-    """The futures of its copies by their numbers; the first that is done counts."""
+    """Futures of the task's copies by their numbers; the first that is done counts."""
     losses: int = 0
-    """How many workers it has been lost with."""
+    """Number of workers that were lost while they had the task."""
 
 
 class _Cluster:

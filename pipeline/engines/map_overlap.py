@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 PART = 2048
-"""Cells a side of a part, unless a tile is larger."""
+"""Side of a part in cells, unless a tile is larger."""
 
 
 class LocalProblem(GridProblem, Protocol):

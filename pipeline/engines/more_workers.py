@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 STAGE = "more-workers"
 RESOURCE = "orograph-more-workers"
-"""A resource that no worker has."""
+"""Name of a resource that no worker has."""
 SECONDS_TO_BE_SURE = 2.0
 DURATIONS = "distributed.scheduler.default-task-durations"
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 TILES_A_THREAD = 4
 MOST_CELLS = 2**26
-"""Of a tile where tiles are joined."""
+"""Greatest number of cells of a tile that is made by joining tiles."""
 FEWEST_ON_GPUS = 8  # joined tiles for each; twice as many for one alone, whose threads read them
 SMALL_ON_GPUS = 2**24  # cells of a tile that is read in the time that launches and copies take
 GPU_BYTES_A_CELL = 18  # of each thread: cells and results of 8 bytes, and its share of three tiles
@@ -84,7 +84,7 @@ class QuadtreePass:
     rasters: tuple[Raster, ...]
     context: RunContext
     maker: TableMaker | None = field(init=False, compare=False, repr=False)
-    """What makes the table of the problem when the sweep is done; None: the engine does."""
+    """Maker of the problem's table when the sweep is done; None: the engine makes it."""
 
     def __post_init__(self) -> None:
         problem = self.problem

@@ -38,14 +38,14 @@ class Stage:
     """An engine that a run uses after others, or before them."""
 
     reads: tuple[str, ...]
-    """Names of its rasters: inputs of the run, or variables that earlier stages write."""
+    """Names of the stage's rasters: inputs of the run, or variables that earlier stages write."""
     engine: Callable[[tuple[Raster, ...], RunContext], Engine]
     writes: Variable | None = None
-    """The raster for later stages; None of the last stage, which writes the result."""
+    """Raster that the stage writes for later ones; None for the last, which writes the result."""
     beside: tuple[Variable, ...] = ()
-    """Further rasters that it writes for later stages."""
+    """Further rasters that the stage writes for later stages."""
     prefix: str = ""
-    """Before the names by which later stages read its rasters, where others write such too."""
+    """Prefix of the stage's rasters for later stages, where other stages write the same names."""
 
     @property
     def name(self) -> str:

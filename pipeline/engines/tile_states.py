@@ -47,15 +47,15 @@ Tile = tuple[int, int]
 LOG = logging.getLogger(__name__)
 CELLS_A_BAND = 2**22
 SAVING = 0.05
-"""Part of the time of visits that may be taken to save states."""
+"""Fraction of the time of visits that may be spent on saving states."""
 SECONDS_A_BYTE = 1e-9
-"""Time to save a state; a guess until one has been saved."""
+"""Time to save a byte of a state; a guess until one has been saved."""
 MOST_SECONDS_A_BYTE = 1e-8
-"""So that one that met a slow moment does not keep others from being saved."""
+"""Bound on the measured time to save a byte, so that one slow moment does not end saving."""
 SECONDS_AT_END = 10.0
-"""For which a worker that is closed may save states."""
+"""Time in which a worker that is closed may save states."""
 SECONDS_BETWEEN_LOOKS = 0.5
-"""At whether Dask has paused the worker."""
+"""Interval between checks of whether Dask has paused the worker."""
 PLUGIN = "orograph-states"
 
 State = TypeVar("State")
@@ -166,12 +166,12 @@ class StateCache:
         self._bytes = 0
         self._lock = Lock()
         self.strips: dict[Tile, list[tuple[int, Any]]] = {}
-        """The strips around each tile and its own, as they were last sent, with their names."""
+        """Strips around each tile and its own, as they were last sent, with their names."""
         self._unsaved: Counter[Tile] = Counter()
         self._seconds_left = 0.0
         self._seconds_a_byte = SECONDS_A_BYTE
         self.save: Callable[[Tile, object], None] | None = None
-        """Saves a state; None before there is one."""
+        """Function that saves a state; None before there is one."""
 
     def divide(self, caches: int) -> None:
         """Leave this cache its part of the bytes that so many may use together."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from orograph.execution.workers import Turns
 
 CELLS_A_TASK = 2**20
-"""Work that counts as much as a task of a run that has submitted all of them."""
+"""Number of cells that count as one task, beside runs that submit all their tasks at once."""
 LEAD = 0.05
-"""How much further a run may be than the next, in parts of its work, so that it ends first."""
+"""Lead of a run over the next, as a fraction of its work, so that it ends first."""
 MOST_LEADS = 5
 
 
@@ -34,20 +34,20 @@ class Turn:
     """
 
     token: str
-    """The token of the run."""
+    """Token of the run."""
     begun: float = 0.0
-    """When it was submitted, in seconds since 1970."""
+    """Time at which the run was submitted, in seconds since 1970."""
     cells: int = 0
-    """How many cells it has to reach and to write."""
+    """Number of cells that the run has to reach and to write."""
     done: int = field(default=0, init=False)
-    """How many of them it has."""
+    """Number of cells that the run has reached and written so far."""
     ended: bool = field(default=False, init=False)
     start: float | None = field(default=None, init=False)
-    """Where the last of the others was when it began."""
+    """Progress of the last of the other runs when this one began; None until it is known."""
     others: int = field(default=0, init=False)
-    """How many others there are."""
+    """Number of other runs on the cluster."""
     earlier: int = field(default=0, init=False)
-    """How many of them were submitted earlier."""
+    """Number of other runs that were submitted earlier."""
 
     def entry(self) -> tuple[str, float, float | None]:
         """Return the token, the time of submission and the progress, for the scheduler.

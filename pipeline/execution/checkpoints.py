@@ -27,7 +27,7 @@ class CheckpointStore(Protocol):
     lasting: bool
     """Whether entries outlive the process."""
     began_empty: bool
-    """Whether it is known that there was none when the run began."""
+    """Whether the store is known to have held no entries when the run began."""
 
     @property
     def waits(self) -> bool:

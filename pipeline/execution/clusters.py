@@ -60,7 +60,7 @@ class Restrictions(NamedTuple):
     """Workers to which Dask's annotations restrict the tasks of a run."""
 
     resources: dict[str, float]
-    """What a task takes of the resources of a worker."""
+    """Amounts of a worker's resources that a task takes, by name."""
     workers: list[str] | None
     """Addresses, hosts or names of workers; None: any."""
 

@@ -37,11 +37,11 @@ class Graph:
     """Dask tasks submitted together, which may use results kept by earlier graphs."""
 
     tasks: dict[Any, Any]
-    """In the order in which they are to be done, where there is a choice."""
+    """Tasks by key, in the order in which they are to be done where there is a choice."""
     ends: Sequence[Any]
     """Keys of the tasks that must be done, and whose results nobody needs."""
     kept: Sequence[Any] = ()
-    """Keys, of this graph or kept by the one before, whose results this and later graphs need."""
+    """Keys of tasks, of this graph or kept by earlier ones, whose results later graphs need too."""
 
     @property
     def wanted(self) -> list[Any]:

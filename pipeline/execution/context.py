@@ -32,23 +32,23 @@ class RunContext:
     sink: Sink
     """Output of the run."""
     token: str
-    """32 hexadecimal digits, new in every run: part of the names of all its tasks."""
+    """Identifier of the run, 32 hexadecimal digits: part of the names of all its tasks."""
     threads: int = 0
     """Threads of this process that do the work; 0: the workers of a cluster."""
     cancelled: Event | None = field(default=None, compare=False)
-    """Set when the run is to stop; None on the workers of a cluster."""
+    """Event that is set when the run is to stop; None on the workers of a cluster."""
     gpus: int = 0
-    """GPUs that do the work; 0: the run is on CPUs."""
+    """Number of GPUs that do the work; 0: the run is on CPUs."""
     gpu_memory: int = 0
-    """Bytes that tiles may take on each of them."""
+    """Bytes that tiles may take on each GPU."""
     cluster_threads: int = 0
-    """Threads of all workers of the cluster that does the work; 0: no cluster, or an empty one."""
+    """Number of threads of the cluster's workers; 0: no cluster, or an empty one."""
     worker_memory: int = 0
     """Bytes that a worker of the cluster may use; 0: there is no cluster."""
     begun: float = 0.0
-    """When the run was submitted, in seconds since 1970."""
+    """Time at which the run was submitted, in seconds since 1970."""
     shard: int = 0
-    """Cells a side of a shard, where a tile is larger than one; 0: see ``shard_level``."""
+    """Side of a shard in cells, where a tile is larger than a shard; 0: see ``shard_level``."""
 
     @property
     def quadtree(self) -> Quadtree:

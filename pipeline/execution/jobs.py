@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Handle = object
-"""What tasks find a run by: its name on a cluster, the run itself on threads, or a pair of a handle
-and a part of its run. Only `load` looks into it."""
+"""Reference by which tasks find a run: its name on a cluster, the run itself on threads, or a pair
+of a handle and a part of its run. Only `load` looks into it."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def load(handle: Handle) -> Any:
 
 
 _ASKING = Lock()
-"""Held by the thread of a worker that fetches a run, which is fetched once."""
+"""Lock held by the thread of a worker that fetches a run, so that it is fetched once."""
 
 
 @lru_cache(maxsize=8)

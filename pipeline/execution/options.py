@@ -192,7 +192,7 @@ class RunSpec:
     backend: str | None = None
     client: Client | LateClient | None = None
     storage_options: Mapping[str, str | bool] | None = field(default=None, repr=False)
-    """Kept by the storages that are opened with them; here None after the checks."""
+    """Options of object stores; None after the checks: the opened storages keep them."""
 
     def __post_init__(self) -> None:
         check_settings()

@@ -23,14 +23,14 @@ LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2.0
 PATIENCE = 10.0
 SECONDS_PAUSED = 60.0
-"""For which all workers may be paused, with nothing at work, before the run ends with an error."""
+"""Seconds for which all workers may be paused, with nothing at work, before a run fails."""
 DEAD_END = (
     "all workers ({}) have been paused for {:g} s, and none has a task at work: their memory is "
     "full, though what the run keeps was put on disk; give them more memory or take smaller tiles, "
     "then resume=True continues the run"
 )
 SOME = 8
-"""Workers that are looked at first: if one of them works, the others need not be."""
+"""Number of workers that are checked first: if one of them works, the others need not be."""
 
 
 Planned = Callable[[int, int], dict[str, int] | None]
@@ -136,7 +136,7 @@ class Watch:
     """
 
     trouble = ""
-    """Why the run waits, or nothing."""
+    """Reason why the run waits; empty if it does not."""
 
     def __init__(
         self,

@@ -32,9 +32,9 @@ TRIM_THRESHOLD_OF_DASK = "65536"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 MOST_BYTES_KEPT = 2**28
 LIMIT_OVER_KEPT = 16
-"""A worker keeps at most its memory limit, divided by this, of freed memory."""
+"""Ratio of a worker's memory limit to the freed memory that it keeps at most."""
 MOST_BYTES_OF_AN_ARRAY = 2**26
-"""Larger ones are given back to the system when they are freed."""
+"""Size in bytes above which a freed array is given back to the system."""
 
 
 PlainWitness = tuple[str, str | None, str, str]
@@ -46,15 +46,15 @@ class Witness(NamedTuple):
     """Version, folder and token that each worker must see the same as the client."""
 
     version: str
-    """Of orograph."""
+    """Version of orograph."""
     folder: str | None = None
-    """The run's folder, or the storage whose only object that is; None: nothing is looked at."""
+    """Folder of the run, or the storage that holds the object alone; None: nothing is checked."""
     token: str = ""
-    """What the object there holds."""
+    """Content of the object in the run's folder."""
     options: StorageOptions = StorageOptions()
-    """Those by which the folder is reached in an object store."""
+    """Options by which the folder is opened, if it is in an object store."""
     key: str = WITNESS
-    """Of the object."""
+    """Key of the object in the run's folder."""
 
     @property
     def plain(self) -> PlainWitness:
@@ -190,7 +190,7 @@ def ask_workers(
 
 
 Turns = dict[str, tuple[float, float]]
-"""Of each run of a cluster by its token: when it was submitted, and the turn it is at."""
+"""Time of submission and progress of each run of a cluster, by its token."""
 
 
 def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from orograph.tiles.vector.layer import VectorLayer
 
 WHOLE = "whole"
-"""The finished file in the folder of the run, and another name of the file that has its own."""
+"""Name of the finished file in the run's folder, from which the target is made."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FileTarget:
 
     path: Path
     job: DatasetJob
-    """That of the run; of a layer, which has no store, another kind of job."""
+    """Job of the run; for a layer, which has no store, another kind of job."""
 
     @property
     def suffix(self) -> str:

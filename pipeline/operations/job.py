@@ -40,14 +40,14 @@ class Job(ABC, Generic[T]):
     """One operation with its checked arguments; ``T`` is what it returns."""
 
     rasters: tuple[Raster, ...]
-    """The inputs."""
+    """Input rasters."""
     shape: tuple[int, int]
-    """Rows and columns of the grid that is worked on."""
+    """Numbers of rows and columns of the grid that is worked on."""
     layout: Layout
     backend: str
-    """``"numba"``, ``"cuda"``, or ``"auto"`` where the first worker that comes will tell."""
+    """Backend, ``"numba"`` or ``"cuda"``; ``"auto"`` if the first worker is to tell."""
     spec: RunSpec = field(default_factory=RunSpec, kw_only=True)
-    """The options of its run."""
+    """Options of the job's run."""
 
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
@@ -144,9 +144,9 @@ class UnstoredJob(Job[T]):
 
     operation: str
     make_engine: Callable[[tuple[Raster, ...], RunContext, str], Engine]
-    """Called with the rasters, the context and the backend."""
+    """Function that makes the engine from the rasters, the context and the backend."""
     result: Callable[[Any, dict[str, Any]], T]
-    """Called with the engine after its run, and the attributes that the run returned."""
+    """Function that makes the result from the engine and the attributes, after the run."""
     compile_kernels: Callable[[], None] | None = None
     is_layer: bool = False
 
@@ -271,11 +271,11 @@ class RasterJob(DatasetJob):
     parameters: Mapping[str, Any]
     compile_kernels: Callable[[], None] | None
     join_tiles: Callable[[RunContext], RunContext] | None = None
-    """Makes larger tiles of those of the layout, where that is quicker."""
+    """Function that joins tiles of the layout into larger ones, where that is quicker."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the result that neither the problem nor the run tells."""
     units: Mapping[str, str] = field(default_factory=dict)
-    """Those of output rasters and columns that the problem does not know."""
+    """Units of output rasters and columns by name, where the problem does not know them."""
 
     def concern(self, result: xr.Dataset) -> str | None:
         """Return the warning of the problem about a result, if it has one."""

@@ -128,7 +128,7 @@ class StoredSession(Session[T]):
         self._held = ExitStack()
         self._backend = job.backend
         self._witness: Witness | None = None
-        """What workers that come later look for, to see that they have the run's folder."""
+        """Witness by which workers that come later are seen to have the run's folder."""
         try:
             self._file_lease = self._take_file(target) if isinstance(target, FileTarget) else None
             self.space = self._make_space()

@@ -77,11 +77,11 @@ class Looked(NamedTuple):
     """An unfinished run, or a reason to refuse, found where a run is to write its store."""
 
     names: set[str] | None
-    """Those in the folder of an unfinished run; None without one."""
+    """Names in the folder of an unfinished run; None without such a run."""
     found: dict[str, Any] | None
-    """The identity of that run; None if there is none, or it had not begun."""
+    """Identity of the unfinished run; None if there is none, or it had not begun."""
     refused: Exception | None
-    """The error that no store can be written there."""
+    """Error that says why no store can be written there; None if one can."""
 
 
 def look_at(out: Storage, overwrite: bool) -> Looked:

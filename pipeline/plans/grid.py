@@ -48,11 +48,11 @@ class Gpus:
 
     count: int
     memory: int
-    """Bytes that tiles may use on each."""
+    """Number of bytes that tiles may use on each GPU."""
     threads: int
-    """Threads of each process with a GPU."""
+    """Number of threads of each process with a GPU."""
     worker_memory: int
-    """Bytes that a worker may use; 0: it is this process."""
+    """Number of bytes that a worker may use; 0: this process works, without workers."""
 
     @classmethod
     def of(cls, memory: int | str, workers: int) -> Gpus:
@@ -100,14 +100,14 @@ class Grid:
     dtype: np.dtype[Any]
     layout: Layout
     workers: int = 0
-    """Workers of one thread each; 0: threads of this process."""
+    """Number of workers, of one thread each; 0: threads of this process."""
     ahead: int = 0  # bytes of a shard that a sweep reads before it needs them, at the most
     joins: bool = True
     """Whether a sweep may join tiles: the plan's argument ``tile`` is not given."""
     gpus: Gpus | None = None
-    """GPUs that sweep over it; None: CPUs do."""
+    """GPUs that sweep over the grid; None: CPUs do."""
     joined: int = 0
-    """Level of the quadtree of tiles whose nodes they take as tiles."""
+    """Level of the quadtree whose nodes GPUs take as tiles; 0: the tiles themselves."""
 
     def swept_by(self, gpus: Gpus | None) -> Grid:
         """Return the grid with the tiles that a sweep takes on GPUs, or on CPUs."""

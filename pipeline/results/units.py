@@ -31,11 +31,11 @@ NAMES = {
 """Other spellings of units, as people, CRSs and other programs have them."""
 UNITS = (*TIMES, *LENGTHS, *AREAS)
 _TIMES_OF = ("cost", "time")
-"""Names of rasters of times: those of corridors are what comes on top."""
+"""Names of rasters whose values are times."""
 FASTEST = 100 / 3.6
-"""Metres a second that no walk reaches, at which times are taken for times of another unit."""
+"""Speed in m/s that no walk reaches: a faster one shows that times are in another unit."""
 SAMPLE, ENOUGH = 128, 100
-"""Side of the windows that are looked at, and how many cells of them suffice."""
+"""Side of the windows that are sampled, and the number of cells that suffice."""
 
 
 @overload

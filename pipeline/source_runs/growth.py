@@ -25,18 +25,18 @@ from orograph.tiles.errors import InputError
 LN2 = math.log(2)
 TERMS = 18
 WIDER = 1 + 1e-6
-"""The bound of a run is so much wider than that of its costs, which is applied exactly later."""
+"""Factor by which a run's bound exceeds that of its costs, which is applied exactly later."""
 
 
 class Growth(NamedTuple):
     """The accumulated cost as a function of the cost of a run."""
 
     base: float
-    """The initial cost of the first source; its cost in the run is 0."""
+    """Initial cost of the first source; its cost in the run is 0."""
     multiplier: float
     rate: float
     most: float
-    """Greater costs are unreached."""
+    """Greatest cost; cells of greater costs are unreached."""
 
     @classmethod
     def of(cls, strength: Strength, first: float, max_cost: float) -> Growth:

@@ -38,11 +38,11 @@ class LeastOfRuns:
     halo = 0
 
     written: tuple[Variable, ...]
-    """The rasters of a set; the first is the cost."""
+    """Rasters of each set; the first is the cost."""
     growths: tuple[Growth | None, ...]
-    """Of each set: how costs accumulate; None: they have."""
+    """Growth of the costs of each set along paths; None: its costs are accumulated already."""
     outputs: tuple[Variable, ...]
-    """Those of them that are kept."""
+    """Rasters of a set that the result keeps."""
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

@@ -61,14 +61,14 @@ class StrongSources:
 
     runs: tuple[OneRun, ...]
     inputs: tuple[str, ...]
-    """Names of the rasters."""
+    """Names of the input rasters."""
     wanted: tuple[str, ...]
     """Names of the outputs; the runs may have more."""
     known_attributes: Mapping[str, Any]
     """Dataset attributes that the arguments determine, before the run."""
     backend: str
     table: Mapping[str, Any] = field(default_factory=dict)
-    """Of links, as every run has it."""
+    """Table of links, the same in every run, by column."""
 
     @property
     def written(self) -> tuple[Variable, ...]:

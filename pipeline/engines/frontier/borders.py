@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""
 NOTHING: tuple[Border, list[int]] = ([None] * 8, [0] * 8)
-"""The border of a tile that has sent none, and the names of its parts."""
+"""Border of a tile that has sent none: its parts and their names."""
 FACING = [(di, dj, k) for (di, dj), k in zip(NEIGHBOURS, OPPOSITE, strict=True)]
-"""Where each neighbour is, and which part of its border faces the tile."""
+"""Step to each neighbour, and the number of the part of its border that faces the tile."""
 
 
 class Borders:
@@ -41,7 +41,7 @@ class Borders:
         """Strips of each tile and their names."""
         self._held: dict[Tile, tuple[Worker, list[int]]] = {}
         self.changed: set[Strip] = set()
-        """Strips that have changed since this was last cleared."""
+        """Strips that have changed since this set was last cleared."""
 
     def __len__(self) -> int:
         return len(self._known)

@@ -40,9 +40,9 @@ class BucketWidth:
     """The current bucket width, and the work counted since it was last changed."""
 
     _area: int
-    """Cells of a tile: after work worth so many cells delta is thought over."""
+    """Number of cells of a tile; the bucket width is re-evaluated after so much work."""
     _visit: int
-    """How many cells could be settled in the time that a visit takes beside those it settles."""
+    """Fixed cost of a visit, as the number of cells that could be settled in the same time."""
     bucket_width: float = 0.0
     starved: int = 0
     tasks: int = 0

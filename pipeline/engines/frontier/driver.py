@@ -67,15 +67,15 @@ if TYPE_CHECKING:
 
 
 MOST_UNWRITTEN = 8
-"""Final shards of a worker beyond which it writes several in a task."""
+"""Number of final shards of a worker above which a task writes several."""
 SECONDS_BETWEEN_MAPS = 1.0
 FEW_TILES = 16
-"""Tiles on GPUs up to which each visit relaxes its tile to the end.
+"""Number of tiles on GPUs up to which each visit relaxes its tile to the end.
 
-They are as large as a GPU's memory allows: to relax one again takes less than a task does.
+Such tiles are as large as a GPU's memory allows: to relax one again takes less than a task does.
 """
 MANY_WORKERS = 100
-"""Workers beyond which tiles are not read ahead, and shards not written one at a time.
+"""Number of workers above which no tile is read ahead, and no shard written alone.
 
 The scheduler takes a millisecond for a task, and does one at a time.
 """
@@ -86,9 +86,9 @@ class FrontierProgress(Progress):
     """Progress of a frontier run: converged tiles, unconverged tiles, and the least open key."""
 
     key: float = math.nan
-    """Where the front is: all values below it are final."""
+    """Least key of the open tiles, the front: all values below it are final."""
     active: int = 0
-    """Tiles that have not converged."""
+    """Number of tiles that have not converged."""
 
     def _amount(self) -> str:
         return f"{self.done} of {self.total} tiles, front at {self.key:g}, {self.active} active"
@@ -163,9 +163,9 @@ class _Task:
 
     worker: Worker
     tiles: list[Tile]
-    """Those that it may visit."""
+    """Tiles that the task may visit."""
     shards: list[Tile]
-    """Those that it writes."""
+    """Shards that the task writes."""
 
 
 class _Driver:
@@ -198,11 +198,11 @@ class _Driver:
         """Workers that own tiles."""
         self._rooms_version = 0
         self._shown = -math.inf
-        """When the dashboard was last sent the states of tiles."""
+        """Time at which the dashboard was last sent the states of tiles."""
         self._visiting = 0
-        """Tiles of all tasks under way."""
+        """Number of tiles in all submitted tasks."""
         self._laden: dict[Worker, None] = {}
-        """Workers that can take no more tasks, and have more tiles in the window."""
+        """Workers that can take no more tasks, and have more tiles in the bucket."""
 
     def settle(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
         """Submit visits until all tiles have converged, saving the driver's state now and then."""

@@ -26,11 +26,11 @@ class DriverState:
     links: LinkBoard | None
     window: BucketWidth
     reached: npt.NDArray[np.int64]
-    """Cells of each tile that hold a value."""
+    """Number of cells of each tile that hold a value."""
     settled: int = 0
     visits: int = 0
     done: list[Tile] = field(default_factory=list)
-    """Shards that were written since the last entry."""
+    """Shards that were written since the last entry of the journal."""
 
     def finish(self, shards: Sequence[Tile]) -> None:
         """Mark shards as written, and drop the borders that are no longer needed."""

@@ -22,7 +22,7 @@ class LinksOfTile(NamedTuple):
     """Numbers of the links inside, leaving and arriving in a tile, ascending."""
 
     inside: Integers
-    """Those with both ends in the tile."""
+    """Numbers of the links with both ends in the tile."""
     leaving: Integers
     arriving: Integers
 
@@ -33,13 +33,14 @@ class Links:
 
     tail: Integers
     head: Integers
-    """(n, 2): rows and columns of the cells that they join."""
+    """Rows and columns of the cells where links end, (n, 2), as ``tail`` has those where they
+    begin."""
     cost: Array
-    """(n,), the dtype of distances."""
+    """Cost of each link, shape (n,), in the dtype of distances."""
     edge: Integers
-    """(n,): the number of the edge that each has come from."""
+    """Number of the edge that each link was made of, shape (n,)."""
     points: npt.NDArray[np.float64] | None = None
-    """(n, 2, 2): map coordinates of both ends within their cells, where these are known."""
+    """Map coordinates of both ends of each link, shape (n, 2, 2), where these are known."""
 
     @cached_property
     def _by_head(self) -> tuple[Integers, Integers]:
@@ -104,9 +105,10 @@ class LinkNews:
     """New values that a visit to a tile sends along the links that leave it."""
 
     values: list[Array]
-    """As `LinkBorder.sent`, with what is new."""
+    """Values along the leaving links, one array for each of `LinkBorder.sent`, with the new
+    ones."""
     keys: npt.NDArray[np.float64]
-    """The least value by which each may improve the tile of its head; infinite where not new."""
+    """Least value by which each link may improve the tile of its head; infinite where not new."""
 
     def after(self, earlier: LinkNews | None) -> LinkNews:
         """Merge with the news of an earlier visit to the same tile: latest values, least keys."""

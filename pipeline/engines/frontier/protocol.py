@@ -17,9 +17,9 @@ from orograph.tiles.grid.quadtree import Place
 
 Table = dict[str, Array]
 Columns = dict[str, tuple[tuple[str, ...], Array]]
-"""Dimensions and values of each column."""
+"""Dimensions and values of each column of a table, by name."""
 Border = list[Any]
-"""For each of the eight `NEIGHBOURS` the cells that face it, or None."""
+"""Border cells of a tile that face each of the eight `NEIGHBOURS`; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class Visit:
     pending: float
     """Least value by which the tile itself can still be improved; infinite once converged."""
     outward: list[float]
-    """For each neighbour the least value by which the new border may improve it, or infinity."""
+    """Least value by which the new border may improve each neighbour; infinite if it cannot."""
     border: Border
-    """For each neighbour the cells that face it, or None where they are as the driver has them."""
+    """Border cells that face each neighbour; None where the driver has them already."""
     settled: int
-    """Cells improved in this visit."""
+    """Number of cells improved in this visit."""
     reached: int
-    """Cells of the tile that hold a value."""
+    """Number of cells of the tile that hold a value."""
     times: int = 1
-    """How many visits this one stands for."""
+    """Number of visits that this result stands for."""
     links: LinkNews | None = None
-    """What leaves along links, or None where nothing is new."""
+    """New values along the links that leave the tile; None if there are none."""
     final_at: float = math.inf
-    """Nothing that costs as much can improve the tile: it is final once the front is there."""
+    """Key at which the tile is final: values from this one on cannot improve it."""
     attempt: int = 0
-    """The name of the strips that are new; no other attempt at any task has the same."""
+    """Name of the new strips of the border; no other attempt at any task has the same."""
 
     def after(self, earlier: Visit | None) -> Visit:
         """Merge with an earlier visit to the same tile, into one result for the driver."""
@@ -67,13 +67,14 @@ class Request:
 
     tile: Tile
     key: float
-    """Least value by which something can improve it; infinite if only a neighbour may wake it."""
+    """Least value by which something can improve the tile; infinite if only a neighbour may wake
+    it."""
     halo: Border
-    """Its neighbours' last sent borders, where they face it."""
+    """Last sent borders of the neighbours, where they face the tile."""
     sent: Border
-    """Its own last sent border."""
+    """Last sent border of the tile."""
     links: LinkBorder | None = None
-    """What is known of its links, if the problem has any."""
+    """Last values sent along the tile's links, if the problem has any."""
     names: list[int] | None = None
     """Names of the strips of ``halo`` and ``sent``, 0 where there is none.
 

@@ -38,38 +38,39 @@ class TileKeys:
     def __init__(self, shape: tuple[int, int], level: int) -> None:
         self.level = level
         self.keys = np.full(shape, math.inf)
-        """The least value by which something can improve each tile."""
+        """Least value by which something can improve each tile."""
         self.away = np.zeros(shape, bool)
-        """Tiles that a worker may be visiting."""
+        """Mask of the tiles that a worker may be visiting."""
         self.flying = np.full(shape, math.inf)
-        """And the keys that they were taken out with."""
+        """Key that each tile had when a worker was sent to visit it; infinite for other tiles."""
         self.final_at = np.full(shape, math.inf)
-        """See `Visit`."""
+        """Key at which each tile is final, from its last `Visit`."""
         self.opened = np.zeros(shape, bool)
-        """Tiles that were visited in this session."""
+        """Mask of the tiles that were visited in this session."""
         self.written = np.zeros([-(-n // (1 << level)) for n in shape], bool)
-        """Shards that are written, or being written."""
+        """Mask of the shards that are written, or being written."""
         self.done = np.zeros_like(self.written)
-        """Shards of which it is known that they are written."""
+        """Mask of the shards that are known to be written."""
         self._open = TileQueue(lambda key, tile: key in (self.keys[tile], self.flying[tile]))
         self._owners: dict[Tile, Worker] = {}
         self.waiting = OwnedQueues(self.owner_of_tile, self._waits)
-        """Tiles that are not away."""
+        """Queues of the tiles that have a key and are not being visited, by owner."""
         self._near = TileQueue(lambda key, tile: tile in self._ready and self._waits(key, tile))
         self._ready: set[Tile] = set()
-        """Those of them in the window that nobody owns, in a queue of their own."""
+        """Waiting tiles in the bucket that nobody owns, which have a queue of their own."""
         self.unread = OwnedQueues(
             self.owner_of_tile, lambda key, tile: self._waits(key, tile) and not self.opened[tile]
         )
-        """Those of them that were not visited in this session."""
+        """Queues of the waiting tiles that were not visited in this session, by owner."""
         self._converged = TileQueue(self._converges)
         self.final = OwnedQueues(self.owner_of, self._converges)
-        """Shards that nothing can improve any more, and that are not written."""
+        """Queues of the shards that nothing can improve any more and that are not written, by
+        owner."""
         self.changed: set[Tile] = set()
-        """Tiles of which this has changed since it was last cleared."""
+        """Tiles whose keys have changed since this set was last cleared."""
         self._bound = -math.inf
         self.awake: set[Worker] = set()
-        """Owners for whom there may be something to do."""
+        """Workers that own tiles and may have something to do."""
         self._asleep: list[tuple[float, int, Worker]] = []
         self._wake_at: dict[Worker, float] = {}
         self._numbers = itertools.count()

@@ -17,7 +17,7 @@ WAITING, QUEUED, AT_WORK, SETTLED, WRITTEN, FAILED = range(6)
 TOPIC = "orograph-tiles"
 """Topic of Dask's events under which maps are sent."""
 MOST_TILES = 128
-"""Of a side of the map; of larger grids it shows some tiles, evenly spread."""
+"""Greatest side of the map; of larger grids it shows some tiles, evenly spread."""
 
 
 def states_of(tiles: TileKeys) -> npt.NDArray[np.uint8]:

@@ -148,9 +148,9 @@ class Written(NamedTuple):
     """Result of a task that writes shards: their counts, and the shards it could not write."""
 
     counts: dict[str, float]
-    """The sums of the counts of all tiles."""
+    """Sums of the counts of all tiles."""
     missing: list[Node]
-    """Shards that are not written: this process has not the strips that it should have."""
+    """Shards that are not written, since this process lacks border strips that it should have."""
 
 
 def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Request]) -> Written:

@@ -18,7 +18,7 @@ NAMED: dict[str, dict[str, float]] = {
     "linear": {"zero_factor": 0.5, "cut_angle": 181.0, "slope": 1 / 90},
     "inverse_linear": {"zero_factor": 2.0, "cut_angle": 180.0, "slope": -1 / 90},
 }
-"""Those of ArcGIS, with its defaults."""
+"""Coefficients of ArcGIS's horizontal factors by name, with its defaults."""
 
 
 def horizontal_coefficients_of(

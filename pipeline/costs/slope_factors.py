@@ -53,7 +53,7 @@ NAMED = {
     "tobler": Factor(TOBLER, _cuts(-70.0, 70.0)),
     "irmischer_clarke": Factor(IRMISCHER_CLARKE, _cuts(-70.0, 70.0)),
 }
-"""Those of ArcGIS with its defaults, and two hiking functions."""
+"""Slope factors by name: those of ArcGIS with its defaults, and two hiking functions."""
 
 
 FactorLike = str | os.PathLike[str] | Mapping[float, float] | Sequence[Sequence[float]] | Array

@@ -85,13 +85,13 @@ class State:
     code: PairCode
     changed: npt.NDArray[np.bool_]
     steps: npt.NDArray[np.uint32]
-    """The steps that attain the distances."""
+    """Steps that attain each cell's distance, a bit for each direction; see `tight_steps`."""
     reach: int
-    """How wide the halo of all of them is."""
+    """Width of the halo of all arrays, in cells."""
     resolved: bool = False
-    """Whether labels have been carried along them once."""
+    """Whether labels have been carried along the steps once."""
     reached: int = -1
-    """How many cells have a label; -1 before they are counted."""
+    """Number of cells that have a label; -1 before they are counted."""
     links: LinkSteps | None = None
 
 
@@ -108,9 +108,9 @@ class AllocationProblem(FrontierDefaults):
     distance: Distance
     wanted: tuple[str, ...]
     names: Sequence[str] | None = field(default=None, kw_only=True)
-    """Of the sources, if labels are their numbers."""
+    """Names for which the integer labels stand; None: labels are plain numbers."""
     orientation: Orientation = field(default=NORTH_UP, kw_only=True)
-    """That of the grid: back directions are those of the compass."""
+    """Orientation of the grid, which turns back directions into those of the compass."""
 
     @property
     def halo_width(self) -> int:
@@ -409,9 +409,9 @@ class DistanceAndAllocation:
     distance: Distance
     allocation: AllocationProblem
     backend: str = "numba"
-    """What computes the distances."""
+    """Backend that computes the distances."""
     on_gpu: AllocationProblem | None = None
-    """The allocation as a GPU computes it, if one can."""
+    """Allocation problem that a GPU solves; None where no GPU can."""
 
     name = "cost-distance"
 

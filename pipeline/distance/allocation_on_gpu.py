@@ -38,9 +38,9 @@ class State:
     place: Place
     tile: ResidentTile
     dist: list[Array]
-    """The distances of the cells that face each neighbour, in the memory of this process."""
+    """Distances of the cells that face each neighbour, in the memory of this process."""
     least: float
-    """The least distance of all."""
+    """Least distance of the tile's cells."""
 
 
 def pair_bytes_a_cell(itemsize: int) -> int:
@@ -55,7 +55,7 @@ class AllocationOnGpu(AllocationProblem):
     backend = CudaBackend.name
 
     code: PairCode
-    """One for all tiles: borders are pairs."""
+    """Encoding of pairs (label, hops), the same for all tiles, since their borders are pairs."""
 
     @property
     def gpu_bytes(self) -> int:

@@ -35,9 +35,9 @@ from orograph.tiles.raster.scaled import scaled
 
 DTYPES = ("float64", "float32", "int64")
 COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
-"""The models of `cost_distance`, by one raster."""
+"""Names of the models that `cost_distance` takes as ``cost``."""
 SLOPES = tuple(name for name in NAMED if MODELS[name].formula is not None)
-"""The models of `walking_time`, by slopes."""
+"""Names of the models that `walking_time` takes."""
 LARGEST = sys.float_info.max
 
 
@@ -46,11 +46,11 @@ class Surface:
     """The rasters that a cost model reads, such as friction and elevation."""
 
     named: dict[str, Raster]
-    """By name; first the one that the others must match."""
+    """Rasters by name, such as ``"friction"``; the others must match the first."""
     barriers: Raster | None = None
-    """Cells of it that are not 0 or nodata are impassable."""
+    """Raster of barriers: its cells that are not 0 or nodata are impassable."""
     length_scale: float = 1.0
-    """By which lengths of the grid are multiplied: metres in a unit of them, for times."""
+    """Factor for lengths of the grid: metres per unit of length where costs are times, else 1."""
 
     def lengths(self, cell_size: float | tuple[float, float] | None) -> npt.NDArray[np.float64]:
         """Return the lengths of steps; see `step_lengths`."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LINK_ENDS = "link_x", "link_y"
 NO_LINK = -1
 TOO_FAR = -1
-"""What is sent along a link whose sum is beyond the greatest distance; distances are 0 or more."""
+"""Value sent along a link whose sum exceeds the greatest distance; distances are 0 or more."""
 BACK_LINK = Variable(
     "back_link",
     np.dtype(np.int64),

@@ -58,7 +58,7 @@ class State:
     tile: ResidentTile
     links: TileLinks | None = None
     passable: list[Array] | None = None
-    """Cells of its four sides that are no barriers; None before it is asked for."""
+    """Masks of the passable cells on the four sides of the tile; None until they are needed."""
 
 
 def gpu_bytes_a_cell(model: str, itemsize: int, connectivity: int, rasters: int) -> int:
@@ -81,34 +81,35 @@ class Distance(FrontierDefaults):
 
     name = "cost-distance"
     by_mask = False
-    """Whether cells only say where one may pass."""
+    """Whether the raster only tells which cells are passable, and all steps cost alike."""
 
     model: CostModel
     dtype: np.dtype[Any]
     connectivity: int
     lengths: npt.NDArray[np.float64]
-    """(5, 1) where all rows are alike, else (5, rows of the grid + 1); see `edge_lengths`."""
+    """Lengths of steps, shape (5, 1) if all rows are alike, else (5, rows + 1); see
+    `edge_lengths`."""
     nodata: Mapping[str, float | int | None]
-    """The run's rasters by name, in their order, with the nodata value of each: those that the
-    model takes, ``"barriers"`` if there are any, last ``"sources"`` where a raster gives them."""
+    """Nodata values of the run's rasters by name, in their order: those that the model takes,
+    ``"barriers"`` if there are any, last ``"sources"`` where a raster gives them."""
     cells: int
-    """Cells of the grid: a path has no more."""
+    """Number of cells of the grid; no path has more cells."""
     max_cost: float = math.inf
     sources: Sources | None = None
-    """Where they are cells; None where a raster gives them."""
+    """Sources given as cells; None where a raster gives them."""
     targets: Targets = None
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     initial: float | Mapping[int, float] = 0.0
-    """Cost at the sources of a raster: of all, or by their labels, 0 at others."""
+    """Initial cost at the sources of a raster: one for all, or by label, 0 at other labels."""
     backend: str = "numba"
-    """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
+    """Backend that relaxes the tiles: ``"numba"`` or ``"cuda"``."""
     links: Links | None = None
     may_start_nowhere: bool = False
     """Whether other runs have further sources, so that this one need have none."""
     length_unit: LengthUnit | None = None
     """Unit of the grid's lengths; None if it is not known."""
     length_scale: float = 1.0
-    """By which ``lengths`` are longer than those of the grid: metres in a unit, for times."""
+    """Factor contained in ``lengths``: metres per unit of length where costs are times, else 1."""
 
     @classmethod
     def on_rasters(

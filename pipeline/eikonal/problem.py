@@ -59,19 +59,19 @@ class Eikonal(FrontierDefaults):
     kept: ClassVar[tuple[str, ...]] = ("values", "waiting")
 
     nodata: Mapping[str, float | int | None]
-    """The run's rasters by name, in their order, with the nodata value of each: friction,
-    ``"barriers"`` if there are any, last ``"sources"`` where a raster gives them."""
+    """Nodata values of the run's rasters by name, in their order: friction, ``"barriers"`` if there
+    are any, last ``"sources"`` where a raster gives them."""
     side: float
     """Length of a cell's side."""
     dtype: np.dtype[Any]
-    """Of the result: float64 or float32."""
+    """Dtype of the result: float64 or float32."""
     max_cost: float = math.inf
     sources: Sources | None = None
-    """Where they are cells; None where a raster gives them."""
+    """Sources given as cells; None where a raster gives them."""
     targets: tuple[float, ...] | None = None
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
-    """What marches the tiles: ``"numba"`` or ``"cuda"``."""
+    """Backend that marches the tiles: ``"numba"`` or ``"cuda"``."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -30,15 +30,15 @@ class Summary:
     """Components of a node from which arcs leave it, for its parent."""
 
     border: Integers
-    """Its vertices from which arcs leave it, ascending."""
+    """Vertices of the node from which arcs leave it, ascending."""
     component: Integers
-    """For each of them its component, from 0."""
+    """Component of each vertex in ``border``, numbered from 0."""
     first: Integers
-    """The first vertex of each of these components, by place in the source."""
+    """First vertex of each component that arcs leave, by place in the source."""
     leaving: Integers
     """Tails and heads of the arcs that lead to other nodes, as vertices of the whole graph."""
     complete: int
-    """How many components lie wholly in the node."""
+    """Number of components that lie wholly in the node."""
 
 
 @stored("graph-components-state")
@@ -46,14 +46,14 @@ class State:
     """Saved state of a node: its components, and to which each child's components belong."""
 
     members: tuple[Integers, ...]
-    """For each child the components here of its components; of a part, of its vertices."""
+    """Component of each of a child's components, child by child; in a part, of each vertex."""
     first: Integers
     up: Integers
-    """Which components it handed up."""
+    """Indices of the components that were passed up to the parent."""
     position: Integers
-    """Of a part: the place of each vertex in the source."""
+    """Place of each vertex in the source; empty above the parts."""
     size: Integers
-    """Of a part: the number of vertices of each component."""
+    """Number of vertices of each component; empty above the parts."""
 
 
 @dataclass(frozen=True)

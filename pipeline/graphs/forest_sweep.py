@@ -33,7 +33,7 @@ class Summary:
     """Undecided edges between a node's border vertices, and its leaving arcs, for its parent."""
 
     border: Integers
-    """Its vertices from which arcs leave it, ascending."""
+    """Vertices of the node from which arcs leave it, ascending."""
     edges: Arcs
     """Undecided edges between border vertices."""
     leaving: Arcs
@@ -46,12 +46,12 @@ class State:
     """Saved state of a node: the edges it considered, decided, and passed up."""
 
     edge: Integers
-    """The numbers of the edges that it looked at."""
+    """Numbers of the edges that the node considered."""
     decided_in: npt.NDArray[np.bool_]
     passed_up: Integers
-    """Which of them it handed up."""
+    """Indices in ``edge`` of the edges that were passed up to the parent."""
     edges_per_child: tuple[int, ...]
-    """How many of them came from each child; the rest are its own."""
+    """Number of edges that came from each child; the rest are the node's own."""
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,11 @@ from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.system import cores, memory_limit
 
 VISIT = 2000
-"""Vertices that could be relaxed in the time that a visit takes beside those that it relaxes."""
+"""Fixed cost of a visit, as the number of vertices that could be relaxed in the same time."""
 ARCS_READ = 4
-"""Arcs that are read from a store in the time in which a vertex could be relaxed; a guess."""
+"""Arcs that are read from a store in the time in which one vertex is relaxed; a guess."""
 LOWERED = 32
-"""How many times as often as there are vertices costs are lowered before a negative cycle is
-looked for."""
+"""Number of times, per vertex, that costs are lowered before a negative cycle is looked for."""
 
 
 class PartReader:
@@ -123,7 +122,7 @@ class Slack:
 
     width: Any
     area: int
-    """Vertices of a part: it is thought over after so much work."""
+    """Number of vertices of a part; the width is re-evaluated after so much work."""
     visits: int = 0
     again: int = 0
 

@@ -21,15 +21,15 @@ class Part(NamedTuple):
 
     first: int
     indptr: Array
-    """Where the arcs of each vertex begin, from 0 in the part."""
+    """Index of the first arc of each vertex, counted from 0 in the part."""
     heads: Array
-    """Stored vertices of the whole graph."""
+    """Head of each arc, as a stored vertex of the whole graph."""
     weight: Array
-    """Of each arc, or empty."""
+    """Weight of each arc, or empty."""
     edge: Array
-    """Of each arc, or empty."""
+    """Number of the edge of each arc, or empty."""
     position: Integers
-    """The place in the source of each of its vertices."""
+    """Place in the source of each vertex of the part."""
 
 
 @dataclass(frozen=True)

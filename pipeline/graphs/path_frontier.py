@@ -33,7 +33,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
 VERTICES_A_VISIT = {"numba": 10_000, "cuda": 500_000}
-"""Vertices that could be settled in the time that a visit takes beside those that it settles."""
+"""Fixed cost of a visit by backend, as the number of vertices settled in the same time."""
 STAGES = {"delta-stepping": "open_part", "dijkstra": "dijkstra"}
 """Stages that search in a part, by method."""
 
@@ -43,7 +43,7 @@ class PartState:
     """Searches in a part and to the vertices its links lead to, which stand behind its own."""
 
     part: HostPart
-    """Or its counterpart on a GPU."""
+    """Searches in the part, on the host or a GPU."""
     arriving: Integers
     """The vertex at the end of each link that leads to the part."""
 
@@ -59,17 +59,17 @@ class PartPaths(FrontierDefaults):
 
     bounds: tuple[int, ...]
     sources: tuple[tuple[int, ...], ...]
-    """Stored vertices; of those in one tuple the nearest counts."""
+    """Sources as stored vertices; of those in one tuple the nearest counts."""
     dtype: np.dtype[Any]
     width: Any
-    """Of a bucket within a part."""
+    """Width of a bucket within a part."""
     most: Any
     links: Links | None = field(default=None, kw_only=True)
     backend: str
     fill: int | None
-    """What marks unreached vertices in the result; None: infinity."""
+    """Value that marks unreached vertices in the result; None: infinity."""
     method: str = "delta-stepping"
-    """Within a part: ``"delta-stepping"`` or ``"dijkstra"``."""
+    """Algorithm within a part: ``"delta-stepping"`` or ``"dijkstra"``."""
 
     @property
     def cells_a_visit(self) -> int:
@@ -218,7 +218,7 @@ class PartRows:
     unweighted: bool = False
     """Whether each arc counts as 1."""
     tile: ClassVar[None] = None
-    """A part is read as one."""
+    """No side of a tile: a part is read as one."""
 
     @property
     def bytes_per_cell(self) -> int:

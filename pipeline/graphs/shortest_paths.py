@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
 MOST_COST = 2**60
 ROUNDS = 1024
-"""Rounds of Bellman and Ford's algorithm after which a negative cycle is looked for."""
+"""Number of Bellman-Ford rounds after which a negative cycle is looked for."""
 WIDTH = 4.0
 """Width of a bucket in mean weights; on road networks a flat optimum."""
 
@@ -208,7 +208,7 @@ class PathSearch:
     method: str
     strategy: str
     most: Any
-    """The greatest cost that counts."""
+    """Greatest cost that counts; vertices beyond are unreached."""
     traced: bool
 
     def from_all(

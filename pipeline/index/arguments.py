@@ -45,11 +45,11 @@ class BuildSpec:
     """Checked specification of an index to build: its form, rasters and distance problem."""
 
     form: Form
-    """Its ``fingerprint`` is empty: to find it, all cells are read."""
+    """Parameters of the index; ``fingerprint`` is empty, since computing it reads all cells."""
     rasters: tuple[Raster, ...]
-    """Those of the form, then the barriers, if there are any."""
+    """Rasters that costs come from, then the barriers, if there are any."""
     problem: Distance
-    """Distances on them."""
+    """Distance problem on the rasters."""
 
 
 def check_form(

@@ -69,10 +69,10 @@ class Build:
     store: IndexStore
     rasters: tuple[Raster, ...]
     problem: Distance
-    """Distances on them."""
+    """Distance problem on the rasters."""
     context: RunContext
     backend: str
-    """What eliminates: ``"numba"`` or ``"cuda"``."""
+    """Backend that eliminates the matrices of blocks: ``"numba"`` or ``"cuda"``."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

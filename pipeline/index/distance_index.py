@@ -81,13 +81,13 @@ class QueryStats:
     """
 
     blocks: int
-    """Blocks whose matrices were used."""
+    """Number of blocks whose matrices were used."""
     bytes: int
-    """What those take on disk."""
+    """Size on disk of the blocks that were used, in bytes."""
     all_blocks: int
     all_bytes: int
     visits: int
-    """How often a block was visited: more than once where a better way came later."""
+    """Number of visits to blocks: several to a block where a better path arrived later."""
 
 
 class DistanceIndex:

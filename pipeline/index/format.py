@@ -37,24 +37,24 @@ class Form:
 
     shape: tuple[int, int]
     block: int
-    """Cells a side of the blocks that matrices are eliminated in."""
+    """Side in cells of the blocks whose matrices are eliminated first."""
     levels: int
-    """How often four of them are merged before they are stored."""
+    """Number of times that four blocks are merged into one before they are stored."""
     cost: str
     coefficients: tuple[float, ...]
     connectivity: int
     dtype: str
     rasters: tuple[str, ...]
-    """Which of friction and elevation costs come from."""
+    """Names of the rasters that costs come from: friction, elevation or both."""
     fingerprint: str
-    """Name of the input's cells."""
+    """Fingerprint of the input's cells."""
     format: int = FORMAT
     sparsify: bool = field(kw_only=True)
-    """Whether entries that are sums of two others are left out."""
+    """Whether matrix entries that are sums of two others are left out."""
     links: int = field(kw_only=True, default=0)
-    """Rows of the table of links; 0 for an index without links."""
+    """Number of rows of the table of links; 0 for an index without links."""
     terminals: int = field(kw_only=True, default=0)
-    """The most ends of links in a block that its matrix may have rows for."""
+    """Greatest number of link ends in a block for which its matrix may have rows."""
     directed: bool = field(kw_only=True, default=False)
     """Whether links may lead one way only."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COLUMNS = ("tail row", "tail column", "head row", "head column", "edge")
 SPARE_ROWS = 64
 SPARE_TERMINALS = 16
-"""How many more links, and more of their ends in a block, updates may add."""
+"""Number of link ends that updates may add to a block; `SPARE_ROWS`: of links to an index."""
 _UNUSED = -1
 
 

@@ -52,9 +52,9 @@ class QueryContext:
 
     client: Client | None = None
     on_device: BlocksOnDevice | None = None
-    """Where costs spread between blocks in tables; None: on the CPUs."""
+    """Blocks on the GPU that computes tables of costs; None: CPUs compute them."""
     read: dict[int, int] = field(default_factory=dict)
-    """Bytes of the blocks whose matrices were used."""
+    """Size in bytes of each block whose matrix was used, by block number."""
     visits: int = 0
 
     def count(self, read: dict[int, int], visits: int) -> None:

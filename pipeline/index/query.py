@@ -47,7 +47,7 @@ GROUP = 64  # sources that one wave carries: a matrix is read once for all
 
 
 Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
-"""For each block the targets in it: number, cell, and the way from the border."""
+"""Targets in each block, by block number: target number, cell, and costs from the border."""
 
 
 class Block(NamedTuple):
@@ -57,11 +57,11 @@ class Block(NamedTuple):
     panels: Array
     edges: tuple[Indices, Array]
     parts: dict[int, slice]
-    """Which edges lead to each neighbour."""
+    """Slice of the edges that lead to each neighbouring block, by block number."""
     limits: tuple[Any, Any]
-    """Of what need not be propagated into it; see `rounding`."""
+    """Relative and absolute bound of rounding in the matrix, which limits propagation."""
     bytes: int
-    """Read from disk."""
+    """Number of bytes of the block that were read from disk."""
 
 
 def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> Array:
@@ -81,7 +81,7 @@ class Blocks:
 
     store: IndexStore
     memory: int
-    """Bytes that may stay."""
+    """Number of bytes of blocks that may stay in memory."""
     _kept: OrderedDict[int, Block] = field(default_factory=OrderedDict)
     _size: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -175,7 +175,7 @@ class BorderPropagation:
     arrived: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     visits: int = 0
     read: dict[int, int] = field(default_factory=dict)
-    """Bytes of the blocks that were visited."""
+    """Size in bytes of each block that was visited, by block number."""
 
     def __post_init__(self) -> None:
         self.dtype = np.dtype(self.blocks.store.form.dtype)
@@ -291,9 +291,9 @@ class SourceBorder(NamedTuple):
 
     block: int
     border: Array
-    """(n,): costs from the cell to the block's border cells and terminals, or from them to it."""
+    """Costs from the cell to the block's border cells and terminals, or back; shape (n,)."""
     inside: dict[tuple[int, int], Any]
-    """Costs to cells of the block that were asked for, by paths inside it."""
+    """Costs to the requested cells of the block, by paths inside the block."""
 
 
 def lift(
@@ -318,11 +318,11 @@ class Arrivals:
 
     propagation: BorderPropagation
     rests: dict[int, list[tuple[int, Array]]]
-    """For each block the targets in it, by number, and their ways from the border."""
+    """Targets in each block, by block number: target number, and costs from the border."""
     costs: Array
-    """(targets, lanes, columns); at the beginning by paths inside the sources' blocks."""
+    """Costs, shape (targets, lanes, columns); at the start by paths inside the sources' blocks."""
     nearest: int
-    """How many of the targets each source wants to know of: all of them, or the nearest ones."""
+    """Number of targets that each source needs: all of them, or the nearest ones."""
     sources: int
     _visits: Counter[int] = field(default_factory=Counter)
 

@@ -87,7 +87,7 @@ LINK_TABLES = "link_ends", "link_costs"
 PENDING = ".update"
 COMMITTED = "committed.json"
 SECONDS_TO_SETTLE = 60.0
-"""How long to wait for a writer that gives its objects their names."""
+"""Seconds to wait for the writer of a committed update to rename its objects."""
 
 
 class IndexStore:

@@ -42,9 +42,9 @@ class Fresh:
 
     window: Window
     values: Mapping[str, Array]
-    """By name of the raster, as an index stores them."""
+    """New values by name of the raster, as an index stores them."""
     mask: Array | None
-    """Which cells of the window they are for; None: all."""
+    """Mask of the window's cells that get new values; None: all."""
 
 
 def cells_under(

@@ -115,11 +115,11 @@ class RegionNetwork:
     """Stages of a network of regions: distances and allocation, then crossings, then links."""
 
     distances: RasterJob
-    """The job of the distances; its own result is not stored."""
+    """Job that computes the distances; its own result is not stored."""
     tree: bool
     """Whether to return the minimum spanning tree alone."""
     max_cost: float
-    """The most that a link may cost."""
+    """Greatest cost of a link."""
 
     def job(self, spec: RunSpec) -> Job[VectorLayer]:
         """Return the job of all stages."""

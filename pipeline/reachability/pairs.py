@@ -53,11 +53,11 @@ class EndSets:
     """Two sets of cells for each pair; a path joins any cell of one to any cell of the other."""
 
     cells: Cells
-    """Rows and columns of one set after the other, shape (m, 2)."""
+    """Rows and columns of the cells, one set after the other, shape (m, 2)."""
     first: Cells
-    """Where each set begins, and where the last one ends."""
+    """Index of the first cell of each set; last, the number of cells."""
     pairs: Cells
-    """The set of s and that of t, shape (n, 2)."""
+    """Numbers of the two sets of each pair, that of s and that of t, shape (n, 2)."""
 
     @classmethod
     def single(cls, cells: Cells) -> EndSets:
@@ -95,7 +95,7 @@ class Query:
     path: bool
     context: RunContext
     backend: str = field(default="numba", kw_only=True)
-    """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
+    """Backend that relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def tasks(self, pair: int) -> BidirectionalTasks:
         """Return the data that tasks of the search for one pair share, with its own checkpoints."""

@@ -54,11 +54,11 @@ class SearchResult:
     """Result of a search for one pair: hops, path and number of tiles visited."""
 
     hops: int
-    """The least number of steps, -1 if there is no way; the length of some way if not asked for."""
+    """Least number of steps, -1 without a path; of some path if the least was not requested."""
     cells: Array | None
-    """Rows and columns from the first end to the second; None if there is no way, or not asked."""
+    """Rows and columns of the path, from first to second end; None if missing or not requested."""
     tiles: int
-    """How many tiles were visited."""
+    """Number of tiles that were visited."""
 
 
 class Search:

@@ -49,7 +49,7 @@ class VisitRequest:
     halo: tuple[Border, Border]
     sent: tuple[Border, Border]
     levels: tuple[float, float]
-    """Hops up to which each field is worked out."""
+    """Numbers of hops up to which the fields of the two ends are computed."""
     trace: Trace | None = None
 
 
@@ -59,13 +59,13 @@ class BidirectionalVisit:
 
     visits: tuple[Visit, Visit]
     least: float
-    """Hops of the shortest way through the tile that is known; infinite if there is none."""
+    """Hops of the shortest known path through the tile; infinite if there is none."""
     midway: int
-    """Index in the turned grid of the tile's first cell midway on such a way, or -1."""
+    """Index in the turned grid of the tile's first cell midway on a shortest path, or -1."""
     cells: Array | None = None
-    """The cells that a trace has passed, rows and columns."""
+    """Rows and columns of the cells on a path that was traced."""
     ahead: tuple[int, int] | None = None
-    """Where the trace goes on, in another tile; None if it has ended."""
+    """Row and column of the cell in another tile where the trace goes on; None if it has ended."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class EndPair(TileDefaults):
 
     hops: tuple[Hops, Hops]
     orientation: Orientation = NORTH_UP
-    """That of the grid, by which ties are broken."""
+    """Orientation of the grid, by which ties are broken."""
 
     @property
     def backend(self) -> str:

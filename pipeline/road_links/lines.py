@@ -24,16 +24,16 @@ class Lines(NamedTuple):
     """Points of lines, one line after the other."""
 
     points: npt.NDArray[np.float64]
-    """(n, 2): columns and rows in cells from the corner of the grid."""
+    """Columns and rows of the points, in cells from the corner of the grid, shape (n, 2)."""
     size: npt.NDArray[np.float64]
-    """(n,): length from each point to the next."""
+    """Length from each point to the next, shape (n,)."""
     first: Integers
-    """(m + 1,): the first point of each line."""
+    """Index of the first point of each line, and last the number of points; shape (m + 1,)."""
     node: Integers
-    """(n,): the node at each point, -1 where none is."""
+    """Number of the node at each point, -1 without one, shape (n,)."""
     nodes: int
     where: npt.NDArray[np.float64]
-    """(nodes, 2): columns and rows of the nodes."""
+    """Columns and rows of the nodes, shape (nodes, 2)."""
 
 
 def read_roads(lines: VectorLike) -> VectorLayer:
@@ -155,7 +155,7 @@ class Grid(NamedTuple):
 
     corner: tuple[float, float]
     sides: tuple[float, float]
-    """Of columns and of rows; negative where coordinates fall."""
+    """Sides of a cell along x and y; negative where coordinates fall."""
 
     def to_cells(self, points: Array) -> Array:
         """Return columns and rows of points, in cells from the corner."""

@@ -41,14 +41,15 @@ class PieceEnds:
 
     of_start: Integers
     of_end: Integers
-    """(pieces,): the end at which each piece starts and ends."""
+    """Number of the end at which each piece ends; ``of_start``: at which it starts."""
     point: Integers
     cell: Integers
     where: npt.NDArray[np.float64]
-    """(ends, 2): columns and rows."""
+    """Columns and rows of the ends, shape (ends, 2)."""
     arrive: Mask
     leave: Mask
-    """Whether a piece of the cell leads to the point, and from it."""
+    """Whether a piece of the cell leads away from the point; ``arrive``: whether one leads to
+    it."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Vertices:
     """The vertices of pieces in cells, and how far the ends of pieces are from them."""
 
     of_end: Integers
-    """(ends,): the vertex of each end."""
+    """Vertex of each end, shape (ends,)."""
     distance: npt.NDArray[np.float64]
-    """(ends,): the cost between each end and its vertex, whatever the direction."""
+    """Cost between each end and its vertex, whatever the direction, shape (ends,)."""
     cell: Integers
     where: npt.NDArray[np.float64]
 

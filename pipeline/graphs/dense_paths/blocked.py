@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from orograph.graphs.dense_paths.edge_matrix import EdgeMatrix
 
 Tile = tuple[Array, Array | None]
-"""Lengths, and the predecessors if they are asked for."""
+"""Tile of the matrix: lengths, and predecessors if they are requested."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Blocks:
     backend: str
     context: RunContext
     fill: int | None
-    """What marks pairs without a path in the result; None: infinity."""
+    """Value that marks pairs without a path in the result; None: infinity."""
 
     @property
     def count(self) -> int:

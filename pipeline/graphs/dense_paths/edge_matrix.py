@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 DTYPES = ("float64", "float32", "int64")
 SCAN = 256
-"""Rows and columns that are looked at together at least; of an array in memory four times these."""
+"""Least number of rows and columns that are scanned together; four times it for arrays in
+memory."""
 
 
 class EdgeStatistics(NamedTuple):
@@ -54,7 +55,7 @@ class EdgeMatrix:
     """A square matrix of edge lengths, from row to column."""
 
     values: Any
-    """What has a shape and can be sliced, or a CSR array."""
+    """Edge lengths, as an object that has a shape and can be sliced, or a CSR array."""
     n: int
     dtype: np.dtype[Any]
     no_edge: float | None

@@ -15,7 +15,7 @@ from orograph.tiles.graph.read import read_graph
 
 GIB = 2**30
 COPIES = 3
-"""Tables that a run in memory holds at the same time: two generations of tiles, and the result."""
+"""Number of tables that a run in memory holds at once: two generations of tiles, and the result."""
 
 
 def labelled(graph: Any) -> tuple[Any, Array | None]:

@@ -108,7 +108,7 @@ class MaskedPairs:
     """Pairs of vertices joined by a walk through a negative cycle."""
 
     groups: tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]
-    """For each strong component with such a cycle what leads to it, and where it leads."""
+    """Vertices that lead to each strong component with a negative cycle, and that it leads to."""
 
     def apply(
         self, distance: npt.NDArray[Any], predecessor: npt.NDArray[Any] | None = None

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 TILES_A_DEVICE = 8
-"""Rows of tiles that a device has at least, if there are several: for less, one is as quick."""
+"""Least number of rows of tiles for each of several devices; for fewer, one device is as quick."""
 SHARE = 0.9
-"""Of a device's free memory that is used."""
+"""Fraction of a device's free memory that is used."""
 STRIP = 2**20
-"""Lengths that a thread uploads at once."""
+"""Number of lengths that a thread uploads at once."""
 WRITERS = 4
-"""Threads that download and write rows of tiles: each holds one, in page-locked memory."""
+"""Number of threads that download and write rows of tiles; each holds one in locked memory."""
 
 
 def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int, int]]:

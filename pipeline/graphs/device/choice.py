@@ -14,16 +14,16 @@ from orograph.kernels.device import memory_reported, shared_device
 from orograph.tiles.graph.graph import Graph
 
 ARC_BYTES, VERTEX_BYTES = 60, 100
-"""What a question takes at most on a GPU, with what is kept there."""
+"""Greatest number of bytes of an arc and of a vertex on a GPU during a query, with kept rows."""
 
 
 class Least(NamedTuple):
     """Arcs of the smallest graph for which a GPU is the faster."""
 
     uploaded: int
-    """If the rows have to be copied there first."""
+    """Number of arcs from which a GPU is faster if the rows have to be copied there first."""
     held: int
-    """If they are there."""
+    """Number of arcs from which a GPU is faster if the rows are there already."""
 
 
 LEAST = {
@@ -32,16 +32,16 @@ LEAST = {
     "graph_components": Least(2**20, 2**19),
     "graph_forest": Least(2**16, 2**15),
 }
-"""Measured on an H100, beside one core: see docs/performance.md."""
+"""Least sizes for a GPU by stage, measured on an H100 against one core; see docs/performance.md."""
 OF_PARTS = {
     "graph_paths": "open_part",
     "graph_hops": "open_part",
     "graph_components": "part_components",
     "graph_forest": "part_forest",
 }
-"""What workers do with a part at a time."""
+"""Stage that workers do with a part at a time, by the stage on a whole graph."""
 LEAST_OF_PARTS = 2**20
-"""Arcs a part from which GPUs of workers are mostly the faster, measured beside four cores."""
+"""Arcs per part from which GPUs of workers are mostly faster, measured against four cores."""
 
 
 def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:

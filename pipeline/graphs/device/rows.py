@@ -30,9 +30,9 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
 
 MANY_SOURCES = 8
-"""Sources from which a block searches from each; from fewer, all blocks search from one."""
+"""Number of sources from which each GPU block takes one; with fewer, all blocks take the same."""
 PIECE = 2**24
-"""Elements of a stored array that are uploaded at once."""
+"""Number of elements of a stored array that are uploaded at once."""
 
 
 class DeviceGraph:

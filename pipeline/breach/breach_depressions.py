@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH = 64
 LONGEST = 1024
-"""Of a trench in rows or columns: its window has the square of twice as many cells."""
+"""Greatest length of a trench, in rows or columns; a window around a pit is twice as wide."""
 
 
 @operation("orograph.breach.estimate:estimate_breach")

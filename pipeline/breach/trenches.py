@@ -19,9 +19,9 @@ from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
 
 EXACT = 2**53
-"""Whole numbers up to it are float64."""
+"""Greatest integer up to which float64 represents every integer exactly."""
 PITS_AT_ONCE = 4096
-"""Between two looks at whether the run was cancelled."""
+"""Number of pits between two checks of whether the run was cancelled."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Trenches:
 
     nodata: float | int | None
     reach: int
-    """Cells from a pit to the farthest row or column of its trench."""
+    """Greatest distance from a pit to a cell of its trench, in rows or columns."""
     deepest: float
     orientation: Orientation
     shape: tuple[int, int]
-    """Of the grid."""
+    """Numbers of rows and columns of the grid."""
     backend: str = "numba"
 
     name = "breach-depressions"

@@ -77,7 +77,7 @@ register("components-cell-labels", CellLabels)
 register("components-encoded-labels", EncodedLabels)
 
 METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
-"""Of graphs alone."""
+"""Values of ``method`` for graphs; rasters accept ``"auto"`` alone."""
 
 
 @stored("components-parts")
@@ -85,12 +85,13 @@ class Parts(Columns):
     """Components, or parts of components, that touch a border, ordered by their first cells."""
 
     first: Integers
-    """Row-major index in the grid of the first cell."""
+    """Row-major index in the grid of the first cell of each part."""
     ahead: Integers
-    """Number of complete components of the node that start in the same row, farther left."""
+    """Number of the node's complete components that start in the same row, left of each part."""
     size: Integers
     box: Integers
-    """(n, 4): top, left, bottom, right in the grid, the last two not included."""
+    """Bounding box of each part, (n, 4): top, left, bottom, right in the grid, the last two
+    excluded."""
 
 
 @stored("components-summary")
@@ -99,7 +100,7 @@ class Summary:
 
     border_values: Array
     border_parts: Integers
-    """Part of each border cell, -1 for background."""
+    """Index in ``parts`` of the component of each border cell, -1 for background."""
     parts: Parts
     starts: Integers
     """Number of complete components that have their first cell in each row of the node."""
@@ -111,15 +112,15 @@ class LeafState:
 
     labels: Labels
     rows: Integers
-    """Number of components that begin above each row of the tile, and of all."""
+    """Number of components that begin above each row of the tile; last, the number of all."""
     kept: npt.NDArray[np.bool_]
-    """Those that are complete in the tile and large enough to be numbered."""
+    """Mask of the components that are complete in the tile and large enough to be numbered."""
     touching: Integers
-    """Those that were sent to the parent, ascending."""
+    """Indices of the components that touch the border and were sent to the parent, ascending."""
     size: Integers
-    """Of all components, if they were measured."""
+    """Number of cells of each component, if components were measured."""
     box: Integers
-    """Of the same, in rows and columns of the grid."""
+    """Bounding box of each component, in rows and columns of the grid, if they were measured."""
 
 
 @stored("components-merge-state")
@@ -128,14 +129,14 @@ class MergeState:
 
     groups: Parts
     kept: npt.NDArray[np.bool_]
-    """Those that are complete here and large enough to be numbered."""
+    """Mask of the groups that are complete in the node and large enough to be numbered."""
     part: Integers
     """Index of each group among the parts that were sent to the parent, or -1."""
     members: tuple[Integers, ...]
-    """Groups of the parts of each child."""
+    """Index of the group of each part, child by child."""
     member_firsts: tuple[Integers, ...]
     starts: tuple[Integers, ...]
-    """``starts`` of each child."""
+    """Number of complete components that start in each row, child by child."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ class Summary:
 
     paths: Paths
     lengths: Integers
-    """To the end of the path, or to the first cell beyond the node; -1 if it reaches nothing."""
+    """Length of the path from each border cell, to its end or to the first cell beyond the node; -1
+    if it reaches neither."""
 
 
 @stored("flow-lengths-state")

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 LOOK = 256
-"""Side of the five windows of a store in which heights below streams are looked for."""
+"""Side in cells of the five windows of a store that are checked for heights below streams."""
 NO_HEIGHT = np.uint64(2**64 - 1)
-"""Stands for no height among those of 64-bit integers; its bits are those of the label of none."""
+"""Marker of no height among those of 64-bit integers; its bits are those of the label of none."""
 HEIGHT = Variable(
     "height",
     np.dtype(np.float64),

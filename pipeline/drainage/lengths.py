@@ -17,9 +17,9 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 
 BITS = 20
-"""Binary digits of a length after the point."""
+"""Number of binary digits of a length after the point."""
 ROOM = 62
-"""Binary digits of the longest path."""
+"""Number of binary digits of the longest path."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class StepLengths:
     """Lengths of the eight steps in units of 2**-bits."""
 
     whole: Integers
-    """Of each row, or of all rows; shape (rows or 1, 8)."""
+    """Lengths of the steps in units of ``2**-bits``, for each row or for all; (rows or 1, 8)."""
     bits: int
     unit: str
     """Unit of the lengths in floating point, empty if it is not known."""

@@ -44,21 +44,21 @@ class Pieces:
     """Pieces of streams; arrays with an element for each."""
 
     first: Integers
-    """The first cell, row-major in the grid."""
+    """First cell of each piece, row-major in the grid."""
     onward: Integers
-    """The cell to which it flows, the first of another piece; -1 where the stream ends."""
+    """Cell into which each piece flows, the first of another piece; -1 where the stream ends."""
     starts: npt.NDArray[np.bool_]
-    """Whether it begins a link."""
+    """Whether each piece begins a link."""
     sizes: Integers
-    """Its cells."""
+    """Number of cells of each piece."""
     lengths: Integers
-    """Of its steps, with that to the next piece."""
+    """Length of each piece's steps, with the step to the next piece."""
     amounts: Reals
-    """What flows through its last cell."""
+    """Flow accumulation at the last cell of each piece."""
     top: Reals
-    """Height of its first cell; empty without an elevation."""
+    """Elevation of the first cell of each piece; empty without an elevation raster."""
     bottom: Reals
-    """Height of its last cell."""
+    """Elevation of the last cell of each piece; empty without an elevation raster."""
 
     @classmethod
     def joined(cls, parts: Sequence[Pieces]) -> Pieces:
@@ -72,9 +72,9 @@ class Message(NamedTuple):
 
     link: Integers
     position: Integers
-    """Cells of the link before it."""
+    """Number of cells of the link that precede each piece."""
     columns: dict[str, Array]
-    """Of `OF_LINKS`, those of the link to which it belongs."""
+    """Columns `OF_LINKS` of the link to which each piece belongs, by name."""
 
     def take(self, part: slice) -> Message:
         """Return the message about some of the pieces."""
@@ -100,9 +100,9 @@ class StreamNetwork:
     steps: StepLengths
     threshold: float
     nodata: tuple[float | int | None, ...]
-    """Of the accumulation and of the elevation, if there is one."""
+    """Nodata values of the accumulation, and of the elevation if there is one."""
     orientation: Orientation
-    """That of the grid."""
+    """Orientation of the grid."""
     backend: str = "numba"
 
     name = "streams"

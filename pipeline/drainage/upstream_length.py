@@ -38,7 +38,8 @@ class LongestSummary:
 
     through: Summary
     leaving: Integers
-    """For each border cell, to the first cell beyond; 0 where no path leaves."""
+    """Length of the longest path that leaves at each border cell, to the cell beyond; 0 if none
+    does."""
 
 
 @stored("flow-longest-state")

@@ -41,13 +41,13 @@ class Summary:
 
     paths: Paths
     ends: Integers
-    """Of each border cell whose path ends inside: the label of its outlet, or its end's place.
+    """Label of the outlet, or place of the end, of each border cell's path that ends in the node.
 
     The place is its row in the grid times the grid's width, and how many ends are left of it in
     that row of the node; -1 if there is none.
     """
     starts: Integers
-    """Number of ends in each row, if they are numbered."""
+    """Number of path ends in each row of the node, if ends are numbered."""
 
 
 @stored("flow-watersheds-leaf")
@@ -55,15 +55,16 @@ class LeafState:
     """Saved state of a tile: its labels, and the path ends that they stand for."""
 
     labels: npt.NDArray[np.int32]
-    """Number of each cell's end, from 1."""
+    """Number of the path end to which each cell drains, from 1."""
     ends: Integers
-    """As in the summary, of each end; -1 of those where water leaves the tile."""
+    """Outlet label or place of each path end, as in `Summary`; -1 where water leaves the tile."""
     leaving: Integers
-    """Place among the border cells of those, -1 of all others."""
+    """Index among the border cells of each path end where water leaves the tile, -1 of others."""
     outlets: Integers
     """Numbers of the outlets in the tile."""
     below: Integers
-    """The cells after them; `STAYS`, or ``~place`` of a border cell where water leaves the tile."""
+    """Cell below each outlet; `STAYS` without one, ``~place`` of a border cell where water
+    leaves."""
 
 
 STAYS = np.iinfo(np.int64).max
@@ -76,7 +77,7 @@ class MergeState:
     junction: Junction
     ends: Integers
     starts: tuple[Integers, ...]
-    """Of each child."""
+    """Number of path ends in each row, child by child, if ends are numbered."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Message:
 
     labels: Integers
     base: Integers
-    """Number of the first end in each row, if they are numbered."""
+    """Number of the first path end in each row of the node, if ends are numbered."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class Watersheds:
 
     encoding: str
     outlet_rows: Integers | None
-    """Rows of the outlets; None: each end has its watershed."""
+    """Rows of the outlets; None: each path end has its watershed."""
     outlet_columns: Integers | None
     labels: Integers | None
     backend: str = "numba"
     names: list[str] | None = None
-    """Of the labels, if they are numbers of names."""
+    """Names for which the integer labels stand; None: labels are plain numbers."""
 
     name = "watersheds"
 

@@ -34,7 +34,7 @@ class Amounts:
 
     high: Integers
     low: Integers
-    """Empty if all amounts are whole."""
+    """Fractions of the amounts; empty if all amounts are whole."""
 
     def take(self, which: Selection) -> Amounts:
         """Return the amounts at some indices."""

@@ -24,7 +24,7 @@ class Angles:
 
     nodata: float | int | None
     reciprocals: npt.NDArray[np.float64]
-    """Of the lengths of the eight steps in each row, or in all."""
+    """Reciprocals of the lengths of the eight steps, for each row or for all; (rows or 1, 8)."""
     orientation: Orientation
     backend: str = "numba"
 

@@ -42,11 +42,11 @@ class State:
     numbers: Codes
     hops: Array
     undrained: Integers
-    """Cells of which no neighbour is lower, row-major with the halo."""
+    """Cells without a lower neighbour, row-major with the halo."""
     pending: Integers
-    """Cells whose hops have not been carried on."""
+    """Cells whose hops have not been carried on to their neighbours."""
     facing: list[npt.NDArray[np.bool_]]
-    """For each neighbour, which border cells are as high as a cell of it beside them."""
+    """Masks of the border cells that are as high as a cell across, one for each neighbour."""
     away: Array | None
     """Hops from higher ground, if steps over flats go by them."""
 
@@ -58,13 +58,13 @@ class Directions(FrontierDefaults):
     shape: tuple[int, int]
     nodata: float | int | None
     reciprocals: npt.NDArray[np.float64]
-    """Of the lengths of `STEPS` in each row, or in all."""
+    """Reciprocals of the lengths of `STEPS`, for each row or for all; (rows or 1, 8)."""
     encoding: str
     backend: str = "numba"
     gradients: bool = False
     """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
     orientation: Orientation = NORTH_UP
-    """That of the grid, by which codes are written and ties broken."""
+    """Orientation of the grid, by which codes are written and ties broken."""
 
     name = "flow-direction"
 

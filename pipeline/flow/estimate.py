@@ -33,9 +33,9 @@ SPLIT = 8 + 1 + 1 + 1 + 8 + 8 + 8 + 1 + 8
 STEP_AND_ANGLE = 1 + 8 + 1 + 2 + 4
 """Bytes of a cell whose angle is found: its code, height and step, marks, and the angle."""
 STREAMS, PIECE, VERTEX, WRITTEN = 0.1, 64, 120, 24
-"""Of all cells how many are streams; bytes of one in a piece, in the table, and in the store."""
+"""Share of cells that are streams; bytes of a stream cell in a piece, the table and the store."""
 BORDER_BYTES = 160
-"""Of a border cell: paths and amounts, of a node and of its children."""
+"""Bytes of a border cell: paths and amounts, of a node and of its children."""
 
 
 def estimate_direction(

@@ -22,7 +22,7 @@ class Paths:
     """Flow paths from a node's border cells, as the border cell at which each leaves the node."""
 
     exits: Integers
-    """Border cell where the path leaves the node; -1 where it ends inside."""
+    """Index of the border cell where each one's path leaves the node; -1 where it ends inside."""
     numbers: Codes
     """Step of a cell that leads out of the node; `SINK` of all others."""
 
@@ -42,11 +42,12 @@ class Junction:
     exits: Integers
     onward: Integers
     order: Integers
-    """As `orograph.kernels.flow.route` has them."""
+    """Cells where paths leave a child, upstream cells first; for ``exits`` and ``onward`` see
+    `orograph.kernels.flow.route`."""
     members: tuple[Integers, ...]
-    """Places of each child's border cells."""
+    """Indices of each child's border cells among those of all children."""
     border: Integers
-    """Places of the node's own."""
+    """Indices of the node's own border cells among those of its children."""
 
     def follow(self, ends: Integers, leaving: Integers) -> tuple[Integers, Integers]:
         """Follow each path out of a child; return where it leaves the node, or -1, and its label.

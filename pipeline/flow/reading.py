@@ -25,7 +25,7 @@ from orograph.tiles.raster.raster import Raster
 from orograph.tiles.warn import warn_user
 
 SAMPLE = 256
-"""Side of the window by whose values heights are told from directions."""
+"""Side of the window whose values tell heights from directions."""
 _CODES = sorted(
     {code for e in ENCODINGS.values() for code in (*e.steps, *e.leaving, e.sink, e.nodata)}
 )
@@ -47,7 +47,7 @@ class FlowSweep(QuadtreePass):
     """Quadtree sweep over flow directions, which are decoded as they are read."""
 
     orientation: Orientation = NORTH_UP
-    """That of the grid: codes are compass directions."""
+    """Orientation of the grid, in which codes as compass directions are read."""
 
     def _cells(self, place: Place) -> Iterator[Array]:
         shape = self.context.quadtree.shape

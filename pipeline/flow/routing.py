@@ -56,7 +56,7 @@ class Routing:
 
     directions: Directions
     trenches: Trenches | None
-    """That are dug first."""
+    """Trenches that are dug before directions are found."""
     fill: bool
 
     @classmethod

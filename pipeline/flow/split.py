@@ -24,7 +24,7 @@ from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
 
 RING = 2
-"""Cells around a tile on which depends what flows into it."""
+"""Number of cells around a tile on which the flow into it depends."""
 
 
 @dataclass(slots=True)
@@ -59,13 +59,13 @@ class SplitAccumulation(FrontierDefaults):
     shape: tuple[int, int]
     nodata: float | int | None
     reciprocals: Reals
-    """Of the lengths of the eight steps in each row, or in all."""
+    """Reciprocals of the lengths of the eight steps, for each row or for all; (rows or 1, 8)."""
     method: str
     row_areas: Reals | None
     unit: str
     weights_nodata: float | int | None = None
     orientation: Orientation = NORTH_UP
-    """That of the grid; arrays of a state are turned, since sums go in compass order."""
+    """Orientation of the grid; arrays of a state are turned, since sums go in compass order."""
     backend: str = "numba"
 
     name = "flow-accumulation"

@@ -17,7 +17,7 @@ PALETTE = (
     "#956a15", "#aaaa00", "#95bf95", "#6aaaaa",
 )  # fmt: skip
 COMPASS = ("#475592", "#564147", "#79501e", "#aa7f2a", "#c5b875", "#acd4cb", "#80c1f8", "#4a87dd")
-"""Of east, then clockwise."""
+"""Colours of the eight directions, from east clockwise."""
 GREY = np.array([0.6, 0.6, 0.6])
 MOST_ROUNDS = 500  # they end sooner unless a region has too many neighbours
 

@@ -167,7 +167,7 @@ class Result(NamedTuple):
     raster: Raster | None
     crs: CRSLike | None
     sources: VectorLayer | Array | None
-    """To be marked: a layer, or points in the CRS of the result."""
+    """Sources to be marked: a layer, or points in the CRS of the result."""
 
 
 def read_result(

@@ -39,16 +39,16 @@ class Drawing(NamedTuple):
     """Colours of a raster on a map, and their legend."""
 
     cells: Array
-    """Masked values; or, of classes, colours: shape (h, w, 4)."""
+    """Masked values, shape (h, w); or colours of classes, shape (h, w, 4)."""
     extent: Extent
     label: str
-    """Of the colour bar, or the title of the classes."""
+    """Label of the colour bar, or title of the classes."""
     scale: ScalarMappable | None = None
-    """Norm and colours of values."""
+    """Norm and colour map of the values; None where there are classes."""
     classes: tuple[tuple[str, Any], ...] = ()
-    """Names and colours of classes."""
+    """Names and colours of the classes."""
     numbers: Picture | None = None
-    """Labels of which there are too many for a legend."""
+    """Labels to be written on the map, where there are too many for a legend."""
 
     def rgba(self) -> npt.NDArray[np.float64]:
         """Return the colours, shape (h, w, 4)."""
@@ -63,7 +63,7 @@ class _Scale(NamedTuple):
 
     colours: str = "viridis"
     spread: str = "even"
-    """Or "root" or "log", where few values are large."""
+    """Spread of colours over values: ``"even"``, or ``"root"`` or ``"log"`` if few are large."""
     positive: bool = False
     """Whether only values above 0 are drawn."""
 

@@ -29,7 +29,7 @@ class Picture(NamedTuple):
 
     cells: Array
     known: npt.NDArray[np.bool_]
-    """Which of them are valid."""
+    """Mask of the valid cells."""
     extent: Extent
 
 

@@ -26,7 +26,7 @@ class Marks(NamedTuple):
     """Marks of one kind of place in a table."""
 
     prefix: str
-    """Of the columns with the coordinates."""
+    """Prefix of the columns with the coordinates: ``x`` and ``y`` follow."""
     marker: str
     colour: str
     label: str

@@ -65,14 +65,14 @@ class Chains(NamedTuple):
     """Lines or rings of many levels or bands, as places on the grid."""
 
     rows: Reals
-    """Of their vertices, in cells from the grid's first edge."""
+    """Rows of the chains' vertices, in cells from the grid's first edge."""
     columns: Reals
     corner: npt.NDArray[np.bool_]
-    """Which vertices are corners of the outline or middles of its sides."""
+    """Mask of the vertices that are corners of the outline or middles of its sides."""
     ends: Integers
-    """Where each chain ends among the vertices."""
+    """Index after the last vertex of each chain."""
     number: Integers
-    """The level of each line, or the band of each ring."""
+    """Level of each line, or band of each ring."""
 
 
 class Pieces:

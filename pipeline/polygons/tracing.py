@@ -34,7 +34,7 @@ class Rings(NamedTuple):
     corners: Integers
     """Corners of the cells at which rings turn, row-major; a row has one more than the grid."""
     ends: Integers
-    """Where each ring ends in ``corners``."""
+    """Index in ``corners`` after the last corner of each ring."""
     region: Integers
     """Region of each ring, numbered as a scan meets their first cells."""
     labels: Array

@@ -46,7 +46,7 @@ class Cells(Columns):
 
     key: Keys
     cell: Integers
-    """Row-major index in the turned grid."""
+    """Row-major index of each cell in the turned grid."""
 
     def order(self) -> Integers:
         """Return the indices that sort the cells by height, then by number."""
@@ -59,13 +59,13 @@ class Summary:
 
     border_values: Array
     border_vertex: Integers
-    """For each border cell its basin among the pits, or -1 on nodata."""
+    """Index in ``pits`` of the basin of each border cell, or -1 on nodata."""
     pits: Cells
-    """The lowest cell of each vertex."""
+    """Lowest cell of each basin."""
     first: Integers
     second: Integers
     saddles: Cells
-    """Where the edges' ends meet."""
+    """Saddle at which the two basins of each edge meet."""
 
 
 @stored("terrain-tree")
@@ -73,15 +73,15 @@ class Tree:
     """Decided part of a node's merge tree: basins that merge, where, and into which."""
 
     pits: Cells
-    """The lowest cell of each vertex."""
+    """Lowest cell of each basin of the node."""
     dead: Integers
-    """Vertices that have yielded, in that order."""
+    """Basins that merge into another within the node, in the order in which they merge."""
     heir: Integers
-    """To which each of them has."""
+    """Basin into which each of the ``dead`` basins merges."""
     saddles: Cells
-    """Where."""
+    """Saddle at which each of the ``dead`` basins merges."""
     kept: Integers
-    """Vertices that were handed up."""
+    """Basins that are undecided and were passed up to the parent."""
 
 
 @stored("terrain-leaf-state")
@@ -121,7 +121,7 @@ class BasinTree:
     connectivity: int
     backend: str
     orientation: Orientation = field(default=NORTH_UP, kw_only=True)
-    """That of the grid."""
+    """Orientation of the grid."""
 
     takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
@@ -240,7 +240,7 @@ class Terminals(NamedTuple):
     """Cells that lead to terminals, and the number of the terminal of each."""
 
     cell: Integers
-    """Row-major in the tile, ascending for each terminal."""
+    """Row-major indices of the cells in the tile, ascending for each terminal."""
     number: Integers
 
 

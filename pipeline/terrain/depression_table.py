@@ -30,7 +30,7 @@ from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.create import ColumnsInTurns
 
 FATES = ("own_pit", "own_key", "died", "died_key", "heir")
-"""Columns of pits that are decided above the tiles, and of those that yield to them."""
+"""Columns of pits whose merge is decided above the tiles, and of pits that merge into them."""
 LINKS = ("parent", "spills_into")
 FINISHED = ("elevation", "spill_elevation", "cells", "volume", *LINKS, "pit", "spill")
 """Columns of finished depressions; beside them ``area`` where it is not that of the cells."""
@@ -49,7 +49,7 @@ MADE_OF = {
     "spill_y": ("spill",),
     "spill_x": ("spill",),
 }
-"""Of which columns of finished depressions each column of the result is made."""
+"""Columns of finished depressions from which each column of the result is made."""
 DIMENSIONS = ("depression",)
 
 
@@ -58,9 +58,9 @@ class Shared(NamedTuple):
 
     hierarchy: Hierarchy
     finished: Table
-    """Columns of those that no tile has finished."""
+    """Columns of the depressions that no tile has finished."""
     pits: dict[Node, list[Integers]]
-    """For each table of each shard its pits in the hierarchy."""
+    """Numbers in the hierarchy of the pits of each table, by shard."""
 
 
 class DepressionTable(TableMaker):

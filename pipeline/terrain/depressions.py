@@ -71,9 +71,9 @@ class Depressions(FateTree):
     min_depth: float
     min_area: float
     cell_area: float | None
-    """In square metres; None: cells of a row have areas of their own, or count as one."""
+    """Area of a cell in square metres; None: areas differ by row, or each cell counts as one."""
     row_areas: exact_sums.Areas | None
-    """Of a cell of each row of the grid, if they differ."""
+    """Area of a cell in each row of the grid, if rows differ."""
     labels: bool
 
     name = "depressions"

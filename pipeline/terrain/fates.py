@@ -24,9 +24,9 @@ class Fates:
 
     pits: Cells
     died: Cells
-    """The saddle at which each yields; after all saddles where it does not."""
+    """Saddle at which the basin of each pit merges; if it never does, one after all saddles."""
     heir: Integers
-    """To which of them it yields: the lowest pit of what it meets there; -1 where it does not."""
+    """Index of the pit into whose basin each pit's basin merges; -1 where it does not."""
 
     @classmethod
     def lasting(cls, pits: Cells) -> Fates:
@@ -60,9 +60,9 @@ class FateTree(BasinTree):
     dtype: np.dtype[Any]
 
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """None that is made a row of shards at a time; see `TableMaker`."""
+    """Columns that the engine joins from tiles: none, as a `TableMaker` makes the table."""
     coordinates: ClassVar[tuple[str, ...]] = ()
-    """Which columns are coordinates."""
+    """Names of the columns that are coordinates."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -23,7 +23,7 @@ class Held(NamedTuple):
 
     cells: Integers
     areas: Sums
-    """Of no words where each cell counts as one."""
+    """Area of each depression, an exact sum; of no words where each cell counts as one."""
     sums: Sums
 
     def take(self, which: Selection) -> Held:
@@ -74,7 +74,7 @@ class Hierarchy:
         )
         self.count = self.found.level.size
         self.final = self.found.first[1:] - 1
-        """Of each pit the depression that ends where it yields."""
+        """Index of the outermost depression of each pit, which ends where its basin merges."""
         owner = np.repeat(np.arange(own.size), np.diff(self.found.first))
         self.pit, self.pit_key = pits.cell[owner], pits.key[owner]
 

@@ -27,7 +27,7 @@ class BelowRaster(MaskRaster):
 
     key: int
     cell: int
-    """Row-major index of that one in the turned grid."""
+    """Row-major index of the bounding cell in the turned grid."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the mask of ``window`` as uint8."""
@@ -47,7 +47,7 @@ class PassQuery(Query):
 
     key: npt.NDArray[np.uint64]
     cell: Integers
-    """Of the pass of each pair."""
+    """Row-major index of the cell of each pair's pass."""
 
     def mask_of(self, pair: int) -> MaskRaster:
         """Return the mask of the cells that are not higher than the pass of a pair."""

@@ -50,9 +50,9 @@ class Passes(BasinTree):
 
     rows: Integers
     columns: Integers
-    """Cells of points and targets; cell ``i`` is the terminal ``~i``."""
+    """Columns of the cells of points and targets; cell ``i`` is the terminal ``~i``."""
     points: int
-    """How many of them are points; the others are targets."""
+    """Number of cells that are points; the others are targets."""
     same: bool
     """Whether the targets are the points."""
     paths: bool

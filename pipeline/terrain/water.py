@@ -46,7 +46,7 @@ class Levels(Columns):
     level: Keys
     reached: npt.NDArray[np.bool_]
     pits: Cells
-    """Lowest cell under the same water."""
+    """Lowest cell under the same water as each basin."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class WaterLevel(BasinTree):
 
     name: str
     outputs: tuple[Variable, ...]
-    """Heights under water, whatever their name, ``depth`` and ``depression``: any of them."""
+    """Rasters of the result: heights under water, ``depth`` and ``depression``, or some of them."""
     points: Sources | None = None
-    """Cells that drain."""
+    """Cells that drain, given as points."""
     marked_nodata: float | int | None = None
-    """Nodata of a second raster, whose cells drain."""
+    """Nodata value of a second raster, which marks cells that drain."""
     marked_values: tuple[float, ...] | None = None
-    """The values of that raster that drain; None: all but 0."""
+    """Values of the second raster that drain; None: all but 0."""
     nodata_drains: bool = False
     """Whether the cells at the edge and beside nodata drain."""
     max_depth: float = np.inf

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -257,27 +258,43 @@ IS_NO = re.compile(
 )
 
 
-def titles(path: Path) -> Iterator[tuple[int, str]]:
+# Folders in which the docstrings of attributes obey the rule as well.
+ATTRIBUTES_CHECKED = {"pipeline", "tiles"}
+
+
+def titles(path: Path, *, attributes: bool) -> Iterator[tuple[int, str]]:
     """The first lines of the docstrings of a file, with their places."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
                 yield node.body[0].lineno, docstring.split("\n")[0]
+        body = getattr(node, "body", None)
+        if attributes and isinstance(body, list):  # that of a lambda is an expression
+            yield from titles_of_attributes(body)
+
+
+def titles_of_attributes(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    """The first lines of the strings that follow assignments, with their places."""
+    for assignment, statement in pairwise(body):
+        if isinstance(assignment, ast.Assign | ast.AnnAssign) and isinstance(statement, ast.Expr):
+            text = statement.value
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield statement.lineno, text.value.strip().split("\n")[0]
 
 
 def is_no_title(line: str) -> bool:
-    """Whether a first line leaves open what a function does or returns."""
+    """Whether a first line leaves open what a function returns or an attribute holds."""
     return bool(NO_TITLE.match(line) or IS_NO.search(line))
 
 
 @pytest.mark.parametrize("folder", FOLDERS.values())
-def test_first_lines_say_what_a_function_does_or_returns(folder: str) -> None:
+def test_first_lines_say_what_a_function_does_or_an_attribute_holds(folder: str) -> None:
     found = [
         f"{path}:{line}: {title}"
         for path in MODULES.values()
         if path.relative_to(ROOT).parts[0] == folder
-        for line, title in titles(path)
+        for line, title in titles(path, attributes=folder in ATTRIBUTES_CHECKED)
         if is_no_title(title)
     ]
     assert not found, "say what it does, returns or is:\n" + "\n".join(found)
@@ -299,6 +316,8 @@ def test_first_lines_say_what_a_function_does_or_returns(folder: str) -> None:
         ("Whether a component has a table.", False),
         ("Forests of grids.", False),
         ("Interface of a backend.", False),
+        ("Those above.", True),
+        ("Key of the object.", False),
     ],
 )
 def test_a_first_line_that_says_nothing_is_found(line: str, refused: bool) -> None:

@@ -22,6 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from object_server import CREDENTIALS, S3Server, forget_connections
 from programs import IMPORTED
+from quick import draw_fewer_examples, mark_beside_diagonals
 from watched_raster import Gate
 
 from orograph.execution.settings import config
@@ -48,8 +49,15 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, so that no process of xdist is left with one at the end."""
+@pytest.hookimpl(tryfirst=True)  # what it marks `long` is then left out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the quick suite a part of products and examples; put the longest files first.
+
+    So no process of xdist is left with a long file at the end.
+    """
+    mark_beside_diagonals(items)
+    if config.option.markexpr == "not long":
+        draw_fewer_examples(items)
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 

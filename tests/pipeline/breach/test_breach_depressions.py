@@ -36,6 +36,7 @@ def test_any_tiling_gives_the_surface_of_plain_loops(case: Case, length: int, de
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("length", [3, 20])
 @pytest.mark.parametrize("kind", ["float32", "float64", "int16"])
 def test_rough_terrain_in_many_tiles_and_in_one(kind: str, length: int) -> None:
@@ -59,6 +60,7 @@ def sinks(surface: np.ndarray) -> np.ndarray:
     return np.asarray(flow == 0)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["float64", "float32", "int16", "uint8"])
 @pytest.mark.parametrize("length", [1, 4, 64])
 def test_trenches_make_no_new_pits(kind: str, length: int) -> None:

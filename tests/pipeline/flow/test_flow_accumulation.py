@@ -109,6 +109,7 @@ def test_heights_have_the_sums_of_their_directions(
     xr.testing.assert_identical(found.drop_attrs(), expected.drop_attrs())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("problem", "method"),
     [(WaterLevel, "leaf"), (WaterLevel, "finish"), (Directions, "finish"), (Accumulation, "leaf")],

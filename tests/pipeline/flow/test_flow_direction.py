@@ -97,6 +97,7 @@ def test_gradients_over_flats_are_those_of_plain_loops(
     assert result.attrs["sink_count"] == int((valid & (step == 8)).sum())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("field", [0, 64])
 @pytest.mark.parametrize("cut", [{}, {"tile": 8, "shard": 32}, {"tile": 32}])
 def test_gradients_over_large_flats(field: int, cut: dict[str, int], tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def test_a_flat_over_many_tiles_drains_by_the_fewest_steps(tile: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("depressions", ["fill", "breach"])
 @pytest.mark.parametrize("field", [0, 64])
 def test_a_store_and_an_array_have_the_same_directions(

@@ -36,7 +36,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         og.height_above_drainage, HEIGHTS, codes, HEIGHTS < 250, encoding="taudem", **o
     ),
 }
-QUICK = ("accumulation", "outlets")
+QUICK = ("accumulation",)
 
 
 @pytest.fixture(scope="module")

@@ -171,6 +171,7 @@ def test_angles_on_a_breached_surface_are_those_of_that_surface() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", ["d8", *METHODS])
 @pytest.mark.parametrize("depressions", ["breach", "keep"])
 def test_one_run_is_as_several(method: str, depressions: str) -> None:
@@ -202,6 +203,7 @@ def test_one_run_is_as_several(method: str, depressions: str) -> None:
     np.testing.assert_allclose(found, accumulate(flows, np.ones(heights.shape)), rtol=1e-9)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("noise", [False, True])
 def test_what_leaves_is_what_fell(method: str, noise: bool) -> None:

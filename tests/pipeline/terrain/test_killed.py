@@ -52,8 +52,8 @@ AFTER = [
         for name in ("filling", "flood", "flow directions", "depressions")
     ),
 ]
-# of which the others are of the same kind: once on the way up and once on the way down
-QUICK_WORKERS = [("filling", TILES + TILES // 2), ("peaks", TILES // 2)]
+# of which the others are of the same kind
+QUICK_WORKERS = [("filling", TILES + TILES // 2)]
 QUICK_SESSIONS = [("depressions", TILES + TILES // 2)]
 CUT = {"tile": TILE, "shard": SHARD}
 

@@ -68,6 +68,7 @@ def test_st_connected_finds_the_same_paths(
     assert {-1, 0} < set(found.hops.tolist())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
 def test_a_stored_graph_in_parts_is_uploaded_in_pieces(

@@ -70,6 +70,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("floats", [False, True], ids=["integers", "floats"])
 def test_both_gpus_give_the_bits_of_one_part(

@@ -111,6 +111,7 @@ def _small_graphs_stay_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_module, "JOINED_ARCS", 0)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("program", OTHERS)
 @pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs"])
 @pytest.mark.parametrize("family", FAMILIES)

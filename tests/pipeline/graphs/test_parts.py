@@ -71,6 +71,7 @@ def test_directed_graphs_that_lead_both_ways(name: str, tmp_path: Path) -> None:
     assert expected.attrs.get("edge_count", 1) < 120
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", ["a.zarr", "a.zarr/out.zarr"])
 @pytest.mark.parametrize(
     "run",
@@ -180,6 +181,7 @@ def test_shortest_paths_read_parts_alone(
     assert found.equals(og.shortest_paths(graph_of(1), 3))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs"])
 @pytest.mark.parametrize("weights", ["int32", "int64", "float64"])
 def test_shortest_paths_over_workers(weights: str, directed: bool, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def as_xarray_decodes(found: xr.DataArray) -> np.ndarray:
     return xr.decode_cf(found.to_dataset(name="a"))["a"].values
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
 @pytest.mark.parametrize("where", ["memory", "store"])

@@ -71,6 +71,7 @@ def check_predecessors(graph: Array, result: xr.Dataset, rtol: float = 1e-12) ->
     np.testing.assert_array_equal(way, ends)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("tile", [1, 7, 40, 64, 200])
 def test_equal_to_scipy(method: str, tile: int) -> None:
@@ -218,6 +219,7 @@ def test_graphs_of_any_kind(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.distance, og.all_pairs(graph, tile=16).distance)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", ["graph.zarr", "graph.zarr/out.zarr", "graph.zarr/out.tif"])
 @pytest.mark.parametrize("given", ["path", "URL", "array"])
 def test_a_graph_that_is_read_is_not_written(given: str, name: str, tmp_path: Path) -> None:
@@ -345,6 +347,7 @@ class Killed(BaseException):
     """Stands for the death of a process: nothing that mends ordinary errors catches it."""
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS[:2])
 @pytest.mark.parametrize("after", [1, 7, 20, 36])
 def test_a_run_that_was_killed_goes_on(

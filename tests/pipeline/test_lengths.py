@@ -86,6 +86,7 @@ IN_METRES: dict[str, Callable[[xr.DataArray], Any]] = {
 UNITS = {"flow_distance": "m", "upstream_length": "m", "streams": "m", "walking_time": "s"}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("unit", OTHER_UNITS)
 @pytest.mark.parametrize("name", IN_METRES)
 def test_lengths_areas_and_times_do_not_depend_on_the_unit_of_the_crs(name: str, unit: str) -> None:

@@ -229,6 +229,7 @@ CASTS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("cast", CASTS)
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_can_be_cast_to_integers_and_used_again(

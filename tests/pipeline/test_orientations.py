@@ -290,6 +290,7 @@ IN_DEGREES = [
 """Those whose lengths or areas differ from row to row there."""
 
 
+@pytest.mark.diagonal
 @pytest.mark.filterwarnings("ignore:.*lie below the stream")
 @pytest.mark.parametrize(
     ("name", "degrees"),

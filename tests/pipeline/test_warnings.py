@@ -126,6 +126,7 @@ HEIGHTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("operation", HEIGHTS)
 @pytest.mark.parametrize("value", [-9999, -32768, -99999, float(np.finfo("f4").min), -9999.9])
 def test_nodata_that_is_not_declared_is_told(operation: str, value: float) -> None:

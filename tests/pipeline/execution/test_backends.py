@@ -166,6 +166,7 @@ LARGE_TILES: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("name", LARGE_TILES)
 def test_a_gpu_without_memory_is_told_in_a_sentence(

@@ -316,6 +316,7 @@ def test_workers_of_a_cluster(client: Client, tmp_path: Path, expected: og.Vecto
     assert_same(found, expected)
 
 
+@pytest.mark.long  # distances, which do the work, have a quick one in engines/test_workers.py
 def test_killed_workers_change_no_bit(tmp_path: Path, expected: og.VectorLayer, gate: Gate) -> None:
     friction, regions = landscape()
     og.ingest(friction, tmp_path / "friction.zarr", tile=8)

@@ -64,6 +64,7 @@ def test_barriers_are_as_nodata(seed: int, tile: int, connectivity: int, dtype: 
     same(og.cost_distance(friction, START, barriers=barriers, tile=tile, **how), expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("model", ["tobler", "walk"])
 @pytest.mark.parametrize("with_friction", [False, True])
 def test_barriers_of_walking_times(model: str, with_friction: bool) -> None:
@@ -226,6 +227,7 @@ def test_other_barriers_are_another_run(tmp_path: Path) -> None:
     assert len({str(job.identity()) for job in (first, other, none)}) == 3
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["raster", "layer"])
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_a_gpu_gives_the_same_bits(kind: str, dtype: str, emulated_gpu: Emulator) -> None:

@@ -73,6 +73,7 @@ def assert_close(result: xr.Dataset, expected: oracle.Message, steps: list[oracl
     np.testing.assert_allclose(total[served.ravel()], cost[served], rtol=1e-12, atol=0)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("name", "connectivity"),
     [
@@ -162,6 +163,7 @@ SLOPES = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [4, 8, 16], ids=lambda n: f"{n} neighbours")
 @pytest.mark.parametrize("case", SLOPES)
 def test_costs_of_slopes_equal_scipys_dijkstra(

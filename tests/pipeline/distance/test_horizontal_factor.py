@@ -101,6 +101,7 @@ CASES: dict[str, tuple[dict[str, Any], Factor]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("direction", ["from", "to"])
 @pytest.mark.parametrize("case", CASES)
 def test_costs_are_those_of_dijkstra(case: str, direction: str) -> None:

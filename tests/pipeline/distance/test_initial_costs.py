@@ -30,6 +30,7 @@ def landscape() -> tuple[Array, Array]:
     return friction, sources
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 @pytest.mark.parametrize("tile", [5, 64])
 def test_costs_by_label_are_the_least_of_one_run_for_each_source(tile: int, dtype: str) -> None:

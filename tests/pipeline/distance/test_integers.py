@@ -83,6 +83,7 @@ def dijkstra(
 HOW: dict[str, Any] = {"dtype": "int64", "connectivity": 4, "nodata": -1}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("backend", ["numba", "cuda"])
 @pytest.mark.parametrize("max_cost", [math.inf, 40, 41.5])
 def test_costs_are_those_of_the_frictions(

@@ -250,6 +250,7 @@ def test_scipys_dijkstra_of_the_union_graph_has_the_same_costs(expected: xr.Data
     np.testing.assert_array_equal(expected["cost"].values.ravel(), cost)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("tile", [7, 33])
 def test_threads_and_tiles_change_no_bit(

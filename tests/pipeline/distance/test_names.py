@@ -146,6 +146,7 @@ TAKES_LABEL: dict[str, Callable[[Any, Path], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("form", ["frame", "gpkg", "csv"])
 @pytest.mark.parametrize("operation", TAKES_LABEL)
 def test_all_that_take_labels_take_names(operation: str, form: str, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
     assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shape", [(256, 256), (8, 2048), (2048, 3), (36, 1024)])
 @pytest.mark.parametrize("problem", ["cost_distance", "hop_distance", "walking_time"])
 def test_a_tile_takes_no_more_gpu_memory_than_is_planned(

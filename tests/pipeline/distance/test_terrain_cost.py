@@ -135,6 +135,7 @@ CASES: dict[str, tuple[dict[str, Any], Factor]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("direction", ["from", "to"])
 @pytest.mark.parametrize("case", CASES)
 def test_costs_are_those_of_dijkstra(case: str, direction: str) -> None:
@@ -219,6 +220,7 @@ def test_angles_are_those_of_the_arctangent() -> None:
     assert math.isnan(degrees_of(math.nan, 1.0))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", [BY_TABLE, INVERSE, SECANT, TOBLER, IRMISCHER_CLARKE])
 @pytest.mark.parametrize("rows", [2, 3, 8, 37])
 def test_a_row_of_factors_has_the_bits_of_single_ones(kind: int, rows: int) -> None:

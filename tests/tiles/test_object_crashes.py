@@ -110,7 +110,8 @@ PROBLEMS: dict[str, tuple[Callable[..., Any], Callable[[str], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.diagonal
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("problem", "replaced"),
     [*((name, False) for name in PROBLEMS), ("forest", True)],
@@ -120,7 +121,7 @@ def test_a_run_is_resumed_wherever_it_is_killed(
 ) -> None:
     """A result under its name is whole at every change, and one that is replaced is never lost.
 
-    In steps of seven, runs in memory and on a server are killed at different changes.
+    In steps of twenty, runs in memory and on a server are killed at different changes.
     """
     write, read = PROBLEMS[problem]
     other = GRID[::-1].copy()

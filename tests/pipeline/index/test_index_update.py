@@ -44,6 +44,7 @@ def layer(geometry: Any) -> Any:
     return geopandas.GeoSeries([geometry], crs="EPSG:32633").to_crs("EPSG:4326")
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("block", [4, 8])
 @pytest.mark.parametrize("geometry", [BRIDGE, CLOSURE], ids=["a line", "an area"])
 @pytest.mark.parametrize("value", ["a number", "a raster", "a barrier"])

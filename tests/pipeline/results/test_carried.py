@@ -278,6 +278,7 @@ def rewrite(path: str) -> str:
     return again
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("way", [way for way in FROM_FILES if way != "masked"])
 @pytest.mark.parametrize("encoding", ["taudem", "esri", "grass", "ldd"])
 def test_directions_from_a_geotiff_know_their_encoding(

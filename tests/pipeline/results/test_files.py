@@ -76,6 +76,7 @@ def expected_of(result: xr.Dataset, dims: tuple[str, ...]) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_reads_back_as_it_is_in_memory(name: str, suffix: str, tmp_path: Path) -> None:
@@ -245,6 +246,7 @@ def network(**options: Any) -> xr.Dataset:
     return og.streams(FLOW, COUNT, 20, **options)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("suffix", [*SUFFIXES, "shp"])
 @pytest.mark.parametrize("operation", LAYERS)
 def test_layers_go_into_files_and_come_back(operation: str, suffix: str, tmp_path: Path) -> None:

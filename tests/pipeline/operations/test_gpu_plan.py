@@ -61,6 +61,7 @@ def context(monkeypatch: pytest.MonkeyPatch, emulated_gpu: Emulator) -> dict[str
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shard", [8, 32])
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_has_the_tiles_and_tasks_that_were_planned(
@@ -81,6 +82,7 @@ def test_a_sweep_has_the_tiles_and_tasks_that_were_planned(
     assert asked.tile == 8
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("memory", [2**34, 2**18])
 @pytest.mark.parametrize("name", DISTANCES)
 def test_a_distance_has_the_tiles_that_were_planned(
@@ -148,6 +150,7 @@ def test_no_less_memory_is_planned_than_a_gpu_and_its_worker_took(
     assert gpu + CONTEXT < planned.memory_gpu / MIB < 3.5 * (gpu + CONTEXT)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("shard", [1024, 16384])
 def test_a_sweep_of_a_cluster_has_the_tasks_that_were_planned(

@@ -37,6 +37,7 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs both ways"])
 @pytest.mark.parametrize("case", OPERATIONS)
 def test_memory_is_what_a_run_takes_or_somewhat_more(case: str, directed: bool) -> None:

@@ -83,6 +83,7 @@ READ_FROM = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("repository", "what"),
     [(place, what) for place, kinds in READ_FROM.items() for what in kinds],
@@ -159,6 +160,7 @@ RUNS: dict[str, Callable[..., xr.Dataset]] = {
 NATURAL = {("folder", "threads"), ("s3", "workers")}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("repository", "by", "run"),
     [
@@ -227,6 +229,7 @@ def test_another_commit_meanwhile_is_told(
     assert repository.list_branches() == {"main"}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("place", ["begin", "copy", "move"])
 def test_a_run_that_fails_leaves_all_as_it_was(
     repository: icechunk.Repository, monkeypatch: pytest.MonkeyPatch, place: str
@@ -257,6 +260,7 @@ def test_a_run_that_fails_leaves_all_as_it_was(
     np.testing.assert_array_equal(found["edges"], expected["edges"])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("place", ["begin", "copy_chunks", "move"])
 def test_a_run_that_is_killed_leaves_all_as_it_was(
     repository: icechunk.Repository, monkeypatch: pytest.MonkeyPatch, place: str

@@ -61,6 +61,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return runs
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["NumPy", "Dask"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_nothing_runs_until_it_is_computed_and_then_once(
@@ -168,6 +169,7 @@ ON_GRAPHS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("name", ON_GRAPHS)
 def test_results_of_graphs_are_written_later(

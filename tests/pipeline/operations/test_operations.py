@@ -145,6 +145,7 @@ def test_a_run_gives_what_waiting_gives(
 ENGINES = ("forest", "cost", "allocation", "filling", "flow directions", "Floyd-Warshall", "index")
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("name", "checks"),
     [

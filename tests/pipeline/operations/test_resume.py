@@ -132,6 +132,7 @@ EACH = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("damage", "kind"), EACH)
 def test_what_is_damaged_in_an_unfinished_result_is_made_again(
     kind: str, damage: str, whole: Callable[[str], xr.Dataset], tmp_path: Path
@@ -147,6 +148,7 @@ def test_what_is_damaged_in_an_unfinished_result_is_made_again(
     assert os.listdir(tmp_path) == ["out"]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("damage", "kind"), EACH)
 def test_damaged_checkpoints_and_metadata_are_made_again(
     kind: str, damage: str, whole: Callable[[str], xr.Dataset], tmp_path: Path

@@ -59,6 +59,7 @@ def compress(cells: Array, level: int, shuffle: int, block: int = 0) -> bytes:
     return frame
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shuffle", [0, 1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_frames_of_blosc_decode_to_their_cells(dtype: str, shuffle: int) -> None:
@@ -113,6 +114,7 @@ def check_encoding(cells: Array, shuffle: int, device: Emulator, rows: int, colu
     return len(compress(expected, 5, shuffle)) / frame.size
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shuffle", [0, 1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_blosc_decodes_frames_made_on_the_device(dtype: str, shuffle: int) -> None:

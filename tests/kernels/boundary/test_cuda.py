@@ -62,6 +62,7 @@ def check(costs: BlockCosts, parts: list[Rectangle], block: int | None, device: 
         assert mine.tobytes() == expected.tobytes(), (part, block, (mine != expected).sum())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("case", "emulator"), in_orders(CASES, {"friction"}), indirect=["emulator"]
 )
@@ -93,6 +94,7 @@ def test_any_block(
     check(some_costs(*case, seed, gaps), [part], block, Emulator("random", seed=seed % 97))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 def test_against_scipy(dtype: str, emulator: Emulator) -> None:
     shape = (24, 31)
@@ -140,6 +142,7 @@ LENGTHS = {
 ROUNDED = {name for name in LENGTHS if name.endswith("float64")}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("case", "emulator"), in_orders(LENGTHS, ROUNDED), indirect=["emulator"])
 def test_a_line_is_closed_as_minplus_does(case: tuple[int, str], emulator: Emulator) -> None:
     n, dtype = case

@@ -140,6 +140,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("kind", "dtype"), BLOCKS, ids=[f"{k}, {d}" for k, d in BLOCKS])
 def test_matrices_of_blocks(kind: str, dtype: str) -> None:
     matrix, symmetric = of_block(kind, dtype)

@@ -43,6 +43,7 @@ def steps_of(
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_steps_are_those_of_the_numba_kernel(dtype: str, order: str) -> None:

@@ -124,6 +124,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("sides", [INSIDE, ALL_OPEN], ids=["one tile", "a tile among others"])
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_tile_has_the_forest_of_the_numba_kernel(
@@ -132,6 +133,7 @@ def test_a_tile_has_the_forest_of_the_numba_kernel(
     check(GRIDS[name].astype(np.float32), None, sides, device=emulator)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [8, 4])
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("name", ["noise", "plateaus", "islands", "all equal"])
@@ -165,6 +167,7 @@ def test_squares_of_the_usual_size(dtype: str, squares: Squares, width: int) -> 
     check(heights.astype(dtype), None, (False, True, False, True), squares=squares)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("sides", [INSIDE, ALL_OPEN], ids=["one tile", "a tile among others"])
 def test_paths_between_squares_are_compressed(
     sides: Sides, emulator: Emulator, monkeypatch: pytest.MonkeyPatch

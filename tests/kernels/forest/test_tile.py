@@ -243,6 +243,7 @@ def test_tiles_merge_to_the_edges_of_the_grid(
     )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("connectivity", [4, 8])
 @pytest.mark.parametrize("levels", [2, 7, 10**6], ids=["two heights", "seven heights", "noise"])
@@ -274,6 +275,7 @@ def test_a_slope_with_basins_merges_too() -> None:
     )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("sides", [INSIDE, (True,) * 4, (False, True, True, False)])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (2, 2), (70, 1)])

@@ -38,6 +38,7 @@ def test_components_are_named_by_their_first_vertex(
     np.testing.assert_array_equal(found, first[labels])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("edges", [0, 300, 500, 1000, 4000])
 @pytest.mark.parametrize("parts", [1, 2, 7, 200])
 def test_components_of_a_part_are_joined_by_its_own_edges(edges: int, parts: int) -> None:

@@ -53,6 +53,7 @@ SPREADS = {f"{kind}-{strategy}": (kind, strategy) for kind in KINDS for strategy
 FLOATS = {name for name in SPREADS if name.startswith("float64")}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("case", "emulator"), in_orders(SPREADS, FLOATS), indirect=["emulator"])
 def test_costs_have_the_bits_of_numba(case: tuple[str, str], emulator: Emulator) -> None:
     kind, strategy = case
@@ -68,6 +69,7 @@ def test_costs_have_the_bits_of_numba(case: tuple[str, str], emulator: Emulator)
         assert (expected != unreached(expected.dtype)).sum() > n // 2
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["int32", "float64"])
 def test_vertices_that_many_arcs_enter(kind: str, emulator: Emulator) -> None:
     """One takes a block, one a warp, and the others some lanes each, or one."""
@@ -99,6 +101,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 WARPS = {f"{kind}-{n}": (kind, n) for kind in ("int32", "int64", "float64") for n in (1, 4, 32)}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("case", "emulator"),
     in_orders(WARPS, {"float64-1", "float64-4", "float64-32"}),
@@ -127,6 +130,7 @@ def test_costs_from_one_vertex(
             assert (expected[everywhere > most] == none).all()
 
 
+@pytest.mark.diagonal
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
 def test_costs_from_many_vertices(kind: str, emulator: Emulator) -> None:
@@ -160,6 +164,7 @@ def test_a_vertex_of_many_arcs_is_divided(emulator: Emulator) -> None:
     assert expected.max() == 7
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_rounds_are_limited(strategy: str, emulator: Emulator) -> None:
     ring = np.arange(5)
@@ -295,6 +300,7 @@ def forest_edges(graph: Graph, device: Emulator | None, wide: bool = False) -> A
     return np.sort(graph.edge_both_ways[arcs])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("kind", "emulator"),
     in_orders(dict(zip(KINDS, KINDS)), {"float64"}),
@@ -308,6 +314,7 @@ def test_forests_have_the_edges_of_numba(kind: str, emulator: Emulator) -> None:
         np.testing.assert_array_equal(forest_edges(graph, emulator, wide=True), expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("short", [0, 40])
 def test_rounds_of_long_lists(
     short: int, emulator: Emulator, monkeypatch: pytest.MonkeyPatch

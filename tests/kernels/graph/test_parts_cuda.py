@@ -40,6 +40,7 @@ def parts_of(graph: Graph) -> list[tuple[int, Rows, Any]]:
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", KINDS)
 def test_forests_of_parts(kind: str, emulator: Emulator) -> None:
     """The same edges, of which the same are decided; sparse graphs have long dead ends."""
@@ -90,6 +91,7 @@ def open_parts(graph: Graph, part: int, most: Any, device: Emulator) -> tuple[li
     return [host, near_far_cuda.DevicePart(*given, device=device)], nothing
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
 def test_searches_in_a_part_go_on(
     kind: str, emulator: Emulator, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ PATTERNS: dict[str, np.ndarray] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name: str, emulator: Emulator) -> None:
     check(PATTERNS[name], emulator, scipy=np.unique(PATTERNS[name]).size < 10)
@@ -185,6 +186,7 @@ def test_what_meets_where_four_blocks_meet(corner: tuple[int, int], bits: int) -
     check(cells, Emulator("reversed"), scipy=False)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("measure", [True, False], ids=["measured", "not measured"])
 @pytest.mark.parametrize("share", [0.0, 0.6], ids=["none", "many"])
 def test_components_of_a_tile(measure: bool, share: float, emulator: Emulator) -> None:
@@ -201,6 +203,7 @@ def test_components_of_a_tile(measure: bool, share: float, emulator: Emulator) -
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 3000])
 def test_sums_of_counts(n: int, emulator: Emulator) -> None:
     # More than one thread block's worth of them: tiles of more than eight million cells.

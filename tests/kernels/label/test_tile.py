@@ -296,6 +296,7 @@ def read_graph(path: Path) -> tuple[int, np.ndarray, np.ndarray]:
     return int(max(a.max(), b.max())) + 1, a, b
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "name",

@@ -49,6 +49,7 @@ def shapes_of_graphs() -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
 GRAPHS = shapes_of_graphs()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs(name: str, method: str, emulator: Emulator) -> None:
@@ -59,6 +60,7 @@ def test_graphs(name: str, method: str, emulator: Emulator) -> None:
     np.testing.assert_array_equal(found, unionfind.components(n, a, b, method))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("method", METHODS)
 def test_vertices_of_64_bits(method: str, emulator: Emulator) -> None:
     n, a, b = GRAPHS["a dense random graph"]

@@ -68,6 +68,7 @@ def check_product(
     np.testing.assert_array_equal(p, p_expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tiles_and_their_edges(dtype: str, emulator: Emulator) -> None:
     rng = np.random.default_rng(1)
@@ -132,6 +133,7 @@ def check_closure(lengths: np.ndarray, device: Emulator, traced: bool = True) ->
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 7, 64, 65, 130])
 def test_closure(n: int, dtype: str, emulator: Emulator) -> None:

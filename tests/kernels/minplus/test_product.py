@@ -140,6 +140,7 @@ def as_graph(matrix: Array) -> csr_array:
     return csr_array((values, (rows, columns)), shape=matrix.shape)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("signed", [False, True], ids=["lengths", "some negative"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 65, 129, 2 * LARGE_STEP + 3])
@@ -165,6 +166,7 @@ def test_closure_equals_johnson(dtype: str, n: int, signed: bool) -> None:
     assert (before.diagonal() == NO_VERTEX).all()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [3, 100, 600])
 def test_a_negative_cycle_stops_the_closure(dtype: str, n: int) -> None:

@@ -50,6 +50,7 @@ def on(emulator: Emulator, index: DistanceIndex, slots: int | None = None) -> Di
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("case", "emulator"), in_orders(CASES, {"float64"}), indirect=["emulator"])
 def test_tables_have_the_bits_of_the_cpu(
     case: dict[str, Any], emulator: Emulator, tmp_path: Path
@@ -127,6 +128,7 @@ def test_a_gpu_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert DistanceIndex.open(tmp_path / "i", backend="auto")._backend == "numba"
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("dtype", "emulator"),
     in_orders({name: name for name in ("float64", "float32", "int64")}, {"int64"}),

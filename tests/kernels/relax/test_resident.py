@@ -42,6 +42,7 @@ def borders(like: list[Array], rng: np.random.Generator, most: int) -> list[Arra
     return [part if rng.random() < 0.6 else None for part in sent]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [8, 16])
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_tiles_on_host_and_device_exchange_the_same_borders(

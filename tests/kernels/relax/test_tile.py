@@ -323,6 +323,7 @@ def middle(shape: tuple[int, ...]) -> dict[tuple[int, int], float]:
     return {(shape[0] // 2, shape[1] // 2): 0.0}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("connectivity", [4, 8, 16])
 def test_friction_is_dijkstra_to_the_bit(grid: Array, connectivity: int, dtype: Any) -> None:
@@ -511,6 +512,7 @@ def test_lengths_by_row(connectivity: int, dtype: Any) -> None:
     assert_array_equal(tiled, expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [8, 16])
 @pytest.mark.parametrize("block", [2, 3, 8, 21, 32])
 def test_blocks_change_no_bit(grid: Array, block: int, connectivity: int) -> None:
@@ -519,6 +521,7 @@ def test_blocks_change_no_bit(grid: Array, block: int, connectivity: int) -> Non
     assert_array_equal(solve(grid.shape, {(0, 0): 0.0}, block=block, **arguments), whole)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("step", [0.01, 3.0, 50.0])
 def test_bounds_change_no_bit(grid: Array, step: float) -> None:
     whole = solve(grid.shape, {(0, 0): 0.0}, friction=grid)
@@ -546,6 +549,7 @@ def test_values_below_bound_and_pending_are_final() -> None:
     assert_array_equal(dist[1:-1, 1:-1], final)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("connectivity", [8, 16])
 @pytest.mark.parametrize("max_cost", [0.0, 30.0, 81.3])
@@ -586,6 +590,7 @@ def test_a_source_on_a_barrier_goes_nowhere() -> None:
     assert np.isfinite(found).sum() == 1
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [4, 8, 16])
 @pytest.mark.parametrize("tile", [(35, 23), (35, 45), (33, 44), (7, 5), (1, 45), (70, 1)])
 def test_tiles_change_no_bit(tile: tuple[int, int], connectivity: int) -> None:

@@ -89,11 +89,13 @@ GRIDS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_tile_has_the_basins_of_the_numba_kernel(emulator: Emulator, name: str) -> None:
     check(GRIDS[name].astype(np.float32), device=emulator)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("upside_down", [False, True])
 @pytest.mark.parametrize("connectivity", [8, 4])
 @pytest.mark.parametrize("name", ["noise", "plateaus", "holes", "all equal"])

@@ -309,6 +309,7 @@ NAMED = {
 }
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("case", NAMED)
 def test_every_tile_size_gives_the_distance_over(case: str, connectivity: int) -> None:
@@ -344,6 +345,7 @@ def test_a_maze_of_four_million_cells_is_followed_to_its_end() -> None:
     assert 124 * 1998 < float(results[0]["cost"].max()) < 126 * 2020
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("tile", [5, 12, 40])
 def test_flat_ground_has_no_cycles(tile: int, connectivity: int) -> None:
@@ -441,6 +443,7 @@ def free(request: pytest.FixtureRequest) -> tuple[np.ndarray, int, xr.Dataset]:
     return grid, tile, og.cost_distance(grid, [(0, 0), (54, 59)], tile=tile, outputs=ALL)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.4, 0.99, 1.0])
 @pytest.mark.parametrize("off", [0.0, 0.01], ids=["on a cell's cost", "beside it"])
 def test_max_cost_is_exact(
@@ -510,6 +513,7 @@ def test_cells_that_are_not_square_are_as_long_as_their_coordinates_say(connecti
     assert_same(sent.drop_vars(set(sent.coords)), result.drop_vars(set(result.coords)))
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("south", [-1, 1], ids=["north", "south"])
 def test_degrees_are_metres_along_the_ellipsoid(connectivity: int, south: int) -> None:
@@ -599,6 +603,7 @@ def test_heights_in_integers_differ_by_integers() -> None:
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("shape", "tile"),
     [
@@ -684,6 +689,7 @@ def expected() -> xr.Dataset:
     return result
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("tile", [14, 50, 101])
 @pytest.mark.parametrize("stored", [False, True], ids=["in memory", "on disk"])
@@ -706,7 +712,7 @@ def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> 
 @pytest.mark.parametrize(
     ("client", "tile"),
     [
-        pytest.param(1, 47, id="1 worker-47"),
+        pytest.param(1, 47, id="1 worker-47", marks=pytest.mark.long),
         pytest.param(2, 12, id="2 workers-12"),
         pytest.param(1, 12, id="1 worker-12", marks=pytest.mark.long),
         pytest.param(2, 47, id="2 workers-47", marks=pytest.mark.long),
@@ -757,6 +763,7 @@ def held_run(stored: Path, out: Path, gate: Gate, client: Client) -> og.Run[xr.D
     return run
 
 
+@pytest.mark.long  # `test_three_kills_stall_no_cost_distance_and_change_no_bit` is a quick form
 def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
     stored: Path, tmp_path: Path, expected: xr.Dataset, gate: Gate
 ) -> None:
@@ -856,7 +863,7 @@ if __name__ == "__main__":
     ("share", "workers"),
     [
         pytest.param(0.6, 0, id="threads"),
-        pytest.param(0.95, 2, id="cluster"),
+        pytest.param(0.95, 2, id="cluster", marks=pytest.mark.long),
         *(
             pytest.param(share, workers, marks=pytest.mark.long)
             for share, workers in [(0.02, 0), (0.02, 2), (0.6, 2), (0.95, 0)]

@@ -81,6 +81,7 @@ def cell_components(mask: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
     return count, first, second
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("name", "weight", "connectivity"),
     [

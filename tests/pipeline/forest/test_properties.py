@@ -43,6 +43,7 @@ def assert_is(result: xr.Dataset, expected: oracle.Forest) -> None:
 # --- the oracle itself ---------------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @WEIGHT
 @CONNECTIVITY
 def test_the_oracle_agrees_with_textbook_kruskal_and_with_networkx(
@@ -283,6 +284,7 @@ NAMED = {
 }
 
 
+@pytest.mark.diagonal
 @WEIGHT
 @pytest.mark.parametrize("grid", NAMED.values(), ids=NAMED.keys())
 def test_every_tile_size_gives_the_forest_of(grid: np.ndarray, weight: str) -> None:
@@ -403,6 +405,7 @@ def test_xarray_alone_reads_the_stored_result_as_the_same_integers(tmp_path: Pat
         )
 
 
+@pytest.mark.diagonal
 @WEIGHT
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_the_lowest_float_of_all_may_mark_nodata(dtype: str, weight: str) -> None:
@@ -484,7 +487,7 @@ def test_a_dask_backed_dataarray_gives_the_forest_of_the_array(
 
 @pytest.fixture(
     scope="module",
-    params=[1, 2, pytest.param(4, marks=pytest.mark.long)],
+    params=[pytest.param(1, marks=pytest.mark.long), 2, pytest.param(4, marks=pytest.mark.long)],
     ids=["1 worker", "2 workers", "4 workers"],
 )
 def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> Client:

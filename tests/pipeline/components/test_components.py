@@ -97,6 +97,7 @@ def test_the_oracle_agrees_with_a_graph_and_with_flooding_by_the_definition(
 # --- masks: SciPy's own labels, with no oracle between -----------------------------------------
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("share", [0.02, 0.4, 0.6, 0.95])
 def test_labels_of_a_mask_are_scipys_own(share: float, connectivity: int) -> None:
@@ -279,6 +280,7 @@ NAMED = {
 }
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("classes", NAMED.values(), ids=NAMED.keys())
 def test_every_tile_size_gives_the_components_of(classes: np.ndarray, connectivity: int) -> None:
@@ -313,7 +315,10 @@ def test_every_single_tile_size_from_one_cell_to_the_whole(connectivity: int) ->
         assert_is(result, expected, connectivity)
 
 
-@pytest.mark.parametrize("min_size", [1, 2, 3, 10, 100, 1000, 10**12])
+@pytest.mark.parametrize(
+    "min_size",
+    [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 10, 100, 1000)), 10**12],
+)
 def test_small_components_leave_no_gap_in_the_numbers(min_size: int) -> None:
     classes = noise((60, 70), 0.75, 2)
     expected = oracle.connected_components(classes, min_size=min_size)
@@ -340,7 +345,7 @@ def test_arrays_that_are_not_contiguous_or_not_native_give_the_same_components()
     assert_is(components_of(classes[::-1], tile=6), turned)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [*(pytest.param(n, marks=pytest.mark.long) for n in (1, 2)), 5])
 def test_any_number_of_threads_gives_the_same_components(threads: int) -> None:
     classes = noise((150, 149), 0.8, 2)
     before = classes.tobytes()
@@ -375,6 +380,7 @@ def test_land_cover_of_a_file(
     assert_is(components_of(classes, nodata=nodata, tile=64, **how), expected, **how)
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize(
     ("name", "tile"),
@@ -454,6 +460,7 @@ def test_a_store_gives_the_components_of_the_array(
     assert not [p for p in tmp_path.iterdir() if p.suffix != ".zarr"], "a run left its scraps"
 
 
+@pytest.mark.diagonal
 @CONNECTIVITY
 @pytest.mark.parametrize("chunks", [(7, 13), (31, 1), (31, 40)], ids=["odd", "columns", "one"])
 @pytest.mark.parametrize("where", ["in memory", "on disk"])
@@ -492,7 +499,7 @@ def client(request: pytest.FixtureRequest, clients: Callable[[int], Client]) -> 
 @pytest.mark.parametrize(
     ("client", "connectivity"),
     [
-        pytest.param(1, 4, id="1 worker-4 nbrs"),
+        pytest.param(1, 4, id="1 worker-4 nbrs", marks=pytest.mark.long),
         pytest.param(2, 8, id="2 workers-8 nbrs"),
         pytest.param(1, 8, id="1 worker-8 nbrs", marks=pytest.mark.long),
         pytest.param(2, 4, id="2 workers-4 nbrs", marks=pytest.mark.long),
@@ -759,6 +766,7 @@ def test_tiles_near_the_last_cell_that_63_bits_can_name(
 # --- tasks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("where", "shape"),
     [

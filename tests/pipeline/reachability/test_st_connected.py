@@ -112,6 +112,7 @@ MAZES: dict[str, tuple[np.ndarray, Cell, Cell]] = {
 MAZES["two halves"][0][:, 40] = False
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
 @pytest.mark.parametrize("name", MAZES)
 def test_hops_and_way_are_the_same_for_every_tiling(name: str, connectivity: int) -> None:
@@ -125,6 +126,7 @@ def test_hops_and_way_are_the_same_for_every_tiling(name: str, connectivity: int
         )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
 @pytest.mark.parametrize("name", ["a serpentine", "noise with ways through", "two halves"])
 def test_a_gpu_finds_the_same_way(
@@ -176,7 +178,7 @@ def test_any_tiling_gives_the_hops_of_a_breadth_first_search(
     assert_is(search(mask, s, t, connectivity=connectivity, tile=tile), mask, s, t, connectivity)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [*(pytest.param(n, marks=pytest.mark.long) for n in (1, 2)), 5])
 def test_the_way_does_not_depend_on_the_number_of_threads(threads: int) -> None:
     mask, s, t = MAZES["noise with ways through"]
     mask[s] = mask[t] = True
@@ -198,6 +200,7 @@ def test_a_cluster_gives_the_same_of_arrays_and_stores(client: Client, tmp_path:
     assert not list(tmp_path.glob("orograph-*"))
 
 
+@pytest.mark.long  # distances have a quick one, by the same executor, in engines/test_workers.py
 def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path, gate: Gate) -> None:
     mask, s, t = MAZES["noise with ways through"]
     mask[s] = mask[t] = True

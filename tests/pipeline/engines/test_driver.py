@@ -59,6 +59,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("barriers", [False, True], ids=["open ground", "barriers"])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_shards_that_are_final_are_written_while_the_front_goes_on(
@@ -95,11 +96,12 @@ def test_a_tile_is_read_before_the_front_comes_to_it(
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
 
 
+@pytest.mark.parametrize("grids", [3, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize("connectivity", [4, 8, 16])
-def test_what_is_written_early_has_the_same_bits(connectivity: int) -> None:
+def test_what_is_written_early_has_the_same_bits(connectivity: int, grids: int) -> None:
     """Barriers, plains of cost zero and several sources, over tiles of all sizes."""
     rng = np.random.default_rng(connectivity)
-    for _ in range(10):
+    for _ in range(grids):
         shape = rng.integers(20, 70, 2)
         friction = rng.integers(0, 4, shape) * rng.choice([1.0, 0.25])
         friction[rng.random(shape) < rng.choice([0.0, 0.0, 0.2])] = np.nan

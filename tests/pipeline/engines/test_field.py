@@ -259,6 +259,7 @@ def test_a_run_keeps_its_tiles_whoever_goes_on_with_it() -> None:
     assert {context.tree for context in again} == {first.tree} == {Quadtree((SIDE, SIDE), 64)}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("before", [0, 16], ids=["tiles", "joined tiles"])
 @pytest.mark.parametrize("after", [0, 16, 2048], ids=["tiles", "joined", "one"])
 def test_a_run_is_resumed_over_other_tiles_to_the_same_bits(

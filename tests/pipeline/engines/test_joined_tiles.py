@@ -60,6 +60,7 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shard", [8, 128], ids=["shards of a tile", "one shard"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_tiles_joined_for_a_gpu_give_the_same_bits(
@@ -136,6 +137,7 @@ def test_tiles_of_some_sweeps_in_memory_are_joined_for_a_gpu_alone() -> None:
     assert joined(join_on_gpus, 1, 25_000) == 8192
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", ["forest", "components", "accumulation"])
 @pytest.mark.parametrize("order", [("cuda", "numba"), ("numba", "cuda")], ids="-".join)
 def test_a_run_is_resumed_on_another_backend_over_the_tiles_that_it_had(

@@ -108,6 +108,7 @@ CASES = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("shape", "tile"), CASES)
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_every_tile_is_told_what_comes_before_it(
@@ -205,6 +206,7 @@ def test_every_tile_is_read_once(level: int, tmp_path: Path) -> None:
     assert Counter(windows) == Counter(tiles)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("shape", "tile"), CASES)
 def test_the_graph_has_every_node_once(shape: tuple[int, int], tile: int) -> None:
     tree = Quadtree(shape, tile)
@@ -278,10 +280,11 @@ def saves_of_a_whole_run(cells: np.ndarray, folder: Path) -> int:
     return 10**6 - checkpoints.saves
 
 
-def test_a_run_cut_off_at_any_save_goes_on_from_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_a_run_cut_off_at_any_save_goes_on_from_there(tmp_path: Path, step: int) -> None:
     cells = grid((21, 34), 3)
     arrays, attributes = expected(cells, 4)
-    for cut in range(saves_of_a_whole_run(cells, tmp_path / "whole")):
+    for cut in range(0, saves_of_a_whole_run(cells, tmp_path / "whole"), step):
         folder = tmp_path / str(cut)
         run, found = prefix_pass(cells, 4, 1, FailingVault(made(folder), cut))
         with pytest.raises(PowerCut):
@@ -301,6 +304,7 @@ def test_a_run_cut_off_at_any_save_goes_on_from_there(tmp_path: Path) -> None:
         assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("stage", "damage"),
     [

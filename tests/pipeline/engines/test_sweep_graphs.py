@@ -210,6 +210,7 @@ def test_a_task_is_larger_than_a_shard_where_all_threads_have_many(
     assert shards_a_task == 1 or count >= 16 * (threads or 64)
 
 
+@pytest.mark.diagonal
 @pytest.mark.usefixtures("large_tasks")
 @pytest.mark.parametrize("cluster_threads", [ONE, 35, SOME])
 @pytest.mark.parametrize(("tile", "level"), [(4, 0), (2, 1), (1, 2)])
@@ -300,6 +301,7 @@ class Mortal(Prefix):
             os._exit(1)
 
 
+@pytest.mark.diagonal
 @pytest.mark.usefixtures("small_graphs")
 @pytest.mark.parametrize("down", [False, True], ids=["on the way up", "on the way down"])
 @pytest.mark.parametrize("victim", [(20, 32), (36, 52)], ids=str)
@@ -335,6 +337,7 @@ class Noting(Prefix):
         return super().finish(place, saved, message)
 
 
+@pytest.mark.diagonal
 @pytest.mark.usefixtures("large_tasks")
 @pytest.mark.parametrize("down", [False, True], ids=["on the way up", "on the way down"])
 @pytest.mark.parametrize("victim", [(20, 32), (36, 52), (0, 4)], ids=str)
@@ -426,6 +429,7 @@ def test_the_scheduler_never_knows_all_tasks(cluster: LocalCluster, tmp_path: Pa
     assert census.most < total / 6
 
 
+@pytest.mark.diagonal
 @pytest.mark.usefixtures("large_tasks")
 @pytest.mark.parametrize("cluster_threads", [ONE, SOME], ids=["a shard a task", "some a task"])
 @pytest.mark.parametrize("down", [False, True], ids=["on the way up", "on the way down"])

@@ -52,6 +52,7 @@ def drain(tiles: TileKeys, owner: int | None, bound: float) -> list[tuple[int, i
     return list(found)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_queues_say_what_a_look_at_all_tiles_would(seed: int, level: int) -> None:

@@ -218,8 +218,15 @@ def said(caught: list[warnings.WarningMessage]) -> list[str]:
     return [str(w.message) for w in caught if w.category is RuntimeWarning]
 
 
+# one of each engine; all operations are run where the dashboard groups their tasks
+ENGINES = ("cost", "forest", "all pairs", "st-connected")
+
+
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "operation",
+    [pytest.param(name, marks=() if name in ENGINES else pytest.mark.long) for name in OPERATIONS],
+)
 def test_a_run_that_has_no_worker_says_so_once_and_goes_on_when_one_comes(
     operation: str, tmp_path: Path
 ) -> None:
@@ -363,7 +370,13 @@ def test_a_run_that_waits_for_its_first_worker_can_be_cancelled(tmp_path: Path) 
         wait_until(lambda: not client.run_on_scheduler(keys_held))
 
 
-@pytest.mark.parametrize("operation", ["cost", "hops", "st-connected", "pairs", "forest"])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        *("cost", "st-connected", "forest"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("hops", "pairs")),
+    ],
+)
 def test_a_cluster_that_adapts_from_nothing_is_given_work(operation: str, tmp_path: Path) -> None:
     with in_process(0) as (cluster, client):
         cluster.adapt(minimum=0, maximum=2, interval="50ms")

@@ -78,6 +78,7 @@ FORMS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("cost", "form"),
     [(cost, form) for cost in ("friction", "absolute_difference", "tobler") for form in FORMS
@@ -186,6 +187,7 @@ def peaks_of(work: str, raster: Path, out: Path, cache: Path | None = None) -> l
     return [int(peak) for peak in sent.stdout.split()]
 
 
+@pytest.mark.long  # as of a distance, below
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
 def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
     og.ingest(rough((512, 1024)), tmp_path / "f")
@@ -212,6 +214,7 @@ def test_a_distance_takes_the_memory_that_was_planned(tmp_path: Path) -> None:
     assert 0.8 < client / planned.memory_client < 1.15
 
 
+@pytest.mark.long  # as of a distance, above
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
 def test_depressions_take_no_more_memory_than_was_planned(tmp_path: Path) -> None:
     heights = rough((1024, 2048)).astype(np.float32)
@@ -577,16 +580,23 @@ def test_squaring_takes_no_more_tasks_than_planned() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
-def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "compiled", [True, pytest.param(False, marks=pytest.mark.long)], ids=["compiled", "to compile"]
+)
+def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path, compiled: bool) -> None:
+    """The client's is that with kernels that it compiles, which is the most."""
     lengths = rough((2048, 2048))
     np.save(tmp_path / "g.npy", lengths)
     options = {"tile": 1024, "predecessors": True}
     planned = og.all_pairs.plan(lengths, **options)
     load = "import numpy; graph = numpy.load(raster)"
     work = f"{load}; og.all_pairs(graph, out=out, client=client, **{options})"
-    worker, client = peaks_of(work, tmp_path / "g.npy", tmp_path / "out", tmp_path / "kernels")
+    og.all_pairs(lengths[:8, :8], tile=4, predecessors=True, out=tmp_path / "small")
+    cache = None if compiled else tmp_path / "kernels"
+    worker, client = peaks_of(work, tmp_path / "g.npy", tmp_path / "out", cache)
     assert worker == pytest.approx(planned.memory_per_worker, rel=0.2)
-    assert client == pytest.approx(planned.memory_client, rel=0.2)
+    assert client < 1.2 * planned.memory_client
+    assert compiled or client > 0.8 * planned.memory_client
 
 
 def test_searches_between_more_pairs_begin_with_components() -> None:

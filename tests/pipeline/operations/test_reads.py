@@ -228,6 +228,7 @@ def test_all_operations_on_rasters_are_counted() -> None:
     assert isinstance(og.DistanceIndex.build, Operation)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", READS)
 def test_cells_of_files_are_read_as_often_as_promised(
@@ -259,6 +260,7 @@ def cluster() -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("side", [TILE, 50, 128], ids="blocks of {0} cells a side".format)
 @pytest.mark.parametrize("operation", READS)
 def test_blocks_of_a_dask_array_are_computed_twice_at_most(
@@ -276,7 +278,22 @@ def test_blocks_of_a_dask_array_are_computed_twice_at_most(
         xr.testing.assert_equal(found.load(), expected.load())
 
 
-@pytest.mark.parametrize("operation", READS)
+# of each engine the one that reads most; the others are read the same way without a cluster, above
+ENGINES = (
+    "cost_distance with allocation",
+    "cost_distance, eikonal",
+    "st_connected",
+    "region_network",
+    "flow_direction",
+    "flow_accumulation of weights",
+    "DistanceIndex.build",
+)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [pytest.param(name, marks=() if name in ENGINES else pytest.mark.long) for name in READS],
+)
 def test_blocks_of_a_dask_array_are_computed_twice_at_most_by_a_cluster(
     operation: str, tmp_path: Path, counts: Counts, cluster: Client
 ) -> None:

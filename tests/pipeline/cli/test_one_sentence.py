@@ -68,7 +68,11 @@ def test_friction_that_only_a_task_sees_is_refused_in_one_sentence(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("sent", "workers", "what", "status"),
-    [(signal.SIGINT, 2, "interrupted", 130), (signal.SIGTERM, 1, "terminated", 143)],
+    [
+        (signal.SIGINT, 1, "interrupted", 130),
+        (signal.SIGTERM, 1, "terminated", 143),
+        pytest.param(signal.SIGINT, 2, "interrupted", 130, marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_prints_one_line_and_leaves_what_resume_goes_on_with(
     tmp_path: Path, sent: signal.Signals, workers: int, what: str, status: int

@@ -560,7 +560,7 @@ def test_another_process_opens_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(json.loads(sent.stdout)), table)
 
 
-@pytest.mark.parametrize("sparsify", [False, True])
+@pytest.mark.parametrize("sparsify", [pytest.param(False, marks=pytest.mark.long), True])
 def test_workers_of_a_cluster(sparsify: bool, tmp_path: Path) -> None:
     friction, _ = rasters(13)
     points = some_points(friction, 8, 100)

@@ -126,7 +126,14 @@ def check(seed: int, folder: Path) -> None:
     assert_agrees(og.DistanceIndex.open(store), points, options, links)
 
 
-@pytest.mark.parametrize("seed", range(12))
+VARIED = (1, 5, 7, 10)
+"""Seeds with all costs, dtypes and levels between them, directed and not."""
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=() if seed in VARIED else pytest.mark.long) for seed in range(12)],
+)
 def test_an_index_with_links_is_as_runs_with_them(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 

@@ -135,7 +135,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["threads", "a cluster"])
+@pytest.mark.parametrize(
+    "workers", [0, pytest.param(2, marks=pytest.mark.long)], ids=["threads", "a cluster"]
+)
 def test_a_build_whose_session_is_killed_is_resumed(
     friction: Path, undisturbed: dict[str, bytes], workers: int, tmp_path: Path, gate: Gate
 ) -> None:

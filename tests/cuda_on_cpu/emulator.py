@@ -80,6 +80,16 @@ def in_orders(cases: Mapping[str, Any], every: Collection[str]) -> list[Any]:
     ]
 
 
+def in_one_order() -> list[Any]:
+    """Orders of threads, of which all but the first are long proofs.
+
+    It is for tests of kernels that others launch in all orders.
+    """
+    return [
+        pytest.param(order, marks=pytest.mark.long if n else ()) for n, order in enumerate(ORDERS)
+    ]
+
+
 class EmulatorError(RuntimeError):
     """A kernel does not compile, is called with the wrong arguments, or went wrong."""
 

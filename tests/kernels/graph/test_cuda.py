@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
+from cuda_on_cpu.emulator import Emulator, find_compiler, in_one_order, in_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_graph import random_edges
@@ -150,6 +150,7 @@ def test_costs_from_many_vertices(kind: str, emulator: Emulator) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_a_vertex_of_many_arcs_is_divided(emulator: Emulator) -> None:
     """It has forty times the arcs that a group takes at once."""
     n = 1300
@@ -175,6 +176,7 @@ def test_rounds_are_limited(strategy: str, emulator: Emulator) -> None:
     assert cost.min() < 0
 
 
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_words_of_64_bits(emulator: Emulator) -> None:
     graph = graph_of("int32", 4)
     indptr, indices, weight = graph.rows
@@ -234,6 +236,7 @@ def test_paths_between_two_vertices(
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_a_search_goes_on_alone_where_the_other_end_has_many_arcs(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +251,7 @@ def test_a_search_goes_on_alone_where_the_other_end_has_many_arcs(
     assert found.size == 13
 
 
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_components(emulator: Emulator) -> None:
     for seed, n, m in ((2, 400, 300), (3, 700, 1500), (4, 300, 9000), (5, 1, 0)):
         graph = graph_of("int32", seed, n, m, directed=False)
@@ -255,6 +259,7 @@ def test_components(emulator: Emulator) -> None:
         np.testing.assert_array_equal(found, graph_components(graph.rows))
 
 
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_components_of_vertices_with_many_arcs(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +331,7 @@ def test_rounds_of_long_lists(
         np.testing.assert_array_equal(forest_edges(graph, emulator), forest_edges(graph, None))
 
 
+@pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_forest_of_a_vertex_with_many_arcs(emulator: Emulator) -> None:
     rim = np.arange(1, 1600)
     ends = np.append(np.zeros(rim.size, np.int64), rim[:-1]), np.append(rim, rim[1:])

@@ -178,22 +178,24 @@ BY_NAME = {str(case): case for case in CASES}
 EVERY = {str(CASES[n]) for n in (0, 4, 5)}  # 8, 16 and 4 neighbours
 
 
+@pytest.mark.diagonal
+@pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize(("case", "emulator"), in_orders(BY_NAME, EVERY), indirect=["emulator"])
-def test_every_grid_has_the_bits_of_the_twin(case: Case, emulator: Emulator) -> None:
-    for name, grid in GRIDS.items():
-        expected, found = case.seeded(grid), case.seeded(grid)
-        sources = np.count_nonzero(found.dist < found.unreached)
-        done = twin.relax(expected)
-        stats = relax_cuda.relax(found, device=emulator)
-        bounded(stats, found)
-        assert_same_bits(found.dist, expected.dist)
-        assert stats.pending == math.inf
-        assert not found.fresh.any()
-        assert stats.found == done.found, name
-        assert stats.found == np.count_nonzero(found.dist < found.unreached) - sources
-        assert stats.settled >= stats.found
+def test_every_grid_has_the_bits_of_the_twin(case: Case, emulator: Emulator, name: str) -> None:
+    expected, found = case.seeded(GRIDS[name]), case.seeded(GRIDS[name])
+    sources = np.count_nonzero(found.dist < found.unreached)
+    done = twin.relax(expected)
+    stats = relax_cuda.relax(found, device=emulator)
+    bounded(stats, found)
+    assert_same_bits(found.dist, expected.dist)
+    assert stats.pending == math.inf
+    assert not found.fresh.any()
+    assert stats.found == done.found
+    assert stats.found == np.count_nonzero(found.dist < found.unreached) - sources
+    assert stats.settled >= stats.found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("model", "connectivity"),
     [
@@ -235,6 +237,7 @@ BOUNDED = {
 OF_EIGHT = {f"{share}-{CASES[0]}" for share in (0.0, 0.03, 0.3)}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("bounded_case", "emulator"), in_orders(BOUNDED, OF_EIGHT), indirect=["emulator"]
 )
@@ -266,10 +269,16 @@ def test_visits_with_a_bound_settle_all_below_it(
     assert_same_bits(state.dist, final.dist)
 
 
+@pytest.mark.diagonal
+@pytest.mark.parametrize(
+    "order", [4, 5, 11]
+)  # of those that showed blocks that two warps had taken
 @pytest.mark.parametrize(
     "case", [Case("float32", block=4), Case("int64", connectivity=16, block=4)]
 )
-def test_warps_that_work_at_once_lose_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warps_that_work_at_once_lose_nothing(
+    case: Case, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
     usual, narrow = relax_cuda.definitions, {"WARPS": 8, "MAZE": 0, "IN_MAZES": 2}
@@ -278,10 +287,9 @@ def test_warps_that_work_at_once_lose_nothing(case: Case, monkeypatch: pytest.Mo
     grid = np.exp(np.random.default_rng(3).normal(0, 2, (100, 120)))
     expected = case.seeded(grid)
     twin.relax(expected)
-    for order in (4, 5, 11):  # of those that showed blocks that two warps had taken
-        found = case.seeded(grid)
-        relax_cuda.relax(found, device=Emulator("random", order))
-        assert_same_bits(found.dist, expected.dist)
+    found = case.seeded(grid)
+    relax_cuda.relax(found, device=Emulator("random", order))
+    assert_same_bits(found.dist, expected.dist)
 
 
 NEWS = {
@@ -291,6 +299,7 @@ NEWS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("named", "emulator"),
     in_orders(NEWS, {name for name in NEWS if name.startswith("a row too many")}),

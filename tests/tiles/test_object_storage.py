@@ -57,6 +57,7 @@ RUNS: dict[str, Callable[[Any, str], xr.Dataset]] = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("run", RUNS)
 def test_a_result_has_the_bits_of_that_on_disk(bucket: str, tmp_path: Path, run: str) -> None:
     found = []

@@ -338,6 +338,7 @@ def test_sources_are_never_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again, 2 * terrain((9, 9)))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shape", [(1, 1), (1, 37), (37, 1), (3, 50)], ids=str)
 @pytest.mark.parametrize("tile", [1, 4, 64])
 def test_thin_and_tiny_grids(tmp_path: Path, shape: tuple[int, int], tile: int) -> None:

@@ -245,8 +245,15 @@ def test_a_task_that_always_kills_its_worker_is_an_error_and_no_loop(
 
 @pytest.mark.parametrize(
     ("workers", "kind", "number", "alone"),
-    [(0, "done", 10, True), (2, "summary", SHARDS // 2, True), (2, "done", SHARDS // 3, False)],
-    ids=["threads, down", "cluster, up, driver first", "cluster, down, all at once"],
+    [
+        pytest.param(0, "done", 10, True, id="threads, down"),
+        pytest.param(2, "done", SHARDS // 3, False, id="cluster, down, all at once"),
+        pytest.param(
+            *(2, "summary", SHARDS // 2, True),
+            id="cluster, up, driver first",
+            marks=pytest.mark.long,
+        ),
+    ],
 )
 def test_a_session_killed_is_resumed(
     dem: Path,

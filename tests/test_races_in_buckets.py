@@ -17,7 +17,7 @@ from orograph.tiles.object_storage import ObjectStorage
 
 GRID = np.random.default_rng(8).integers(1, 50, (60, 60)).astype(np.float32)
 OPTIONS: dict[str, Any] = {"tile": 16, "shard": 32}
-RACES = pytest.mark.parametrize("races", [8, pytest.param(60, marks=pytest.mark.long)])
+RACES = pytest.mark.parametrize("races", [4, pytest.param(60, marks=pytest.mark.long)])
 
 _barrier: Any = None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 Border = list[Any]
-"""For each of the eight `NEIGHBOURS` the cells that face it, or None."""
+"""Cells that face each of the eight `NEIGHBOURS`, in their order; None in place of no cells."""
 
 # neighbours: north, south, west, east, north-west, north-east, south-west, south-east
 _NEIGHBOUR = np.array([[4, 0, 5], [2, -1, 3], [6, 1, 7]])
@@ -41,6 +41,9 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
     width = dist.shape[1] - 2 * reach
     cost = np.empty(2, dist.dtype)
     for y in range(height):
+        # Rows at the north and the south are looked at from end to end, of all others only the
+        # first and the last ``reach`` cells. Where no halo beside them has a passable cell, rows
+        # are skipped.
         whole = (y < reach and passable[0]) or (y >= height - reach and passable[1])
         if not (whole or passable[2] or passable[3]):
             continue
@@ -55,6 +58,8 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
             else:
                 sent = east[y, x - (width - reach)]
             start = dist[y + reach, x + reach]
+            # A value that the neighbours already have improves nothing there. A new value matters
+            # only for steps into the halo; steps that stay inside (k < 0) are this tile's own work.
             if start < sent:
                 for m in range(2 * rules.steps + 2):
                     dy = MOVES[m, 0]
@@ -62,6 +67,9 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
                     k = _NEIGHBOUR[_part(y + dy, height), _part(x + dx, width)]
                     if k < 0 or start >= dist[y + dy + reach, x + dx + reach]:
                         continue
+                    # Costs are not negative: a halo cell that holds no more than this one was
+                    # skipped without the edge's cost being computed. The sum goes by way of an
+                    # array, which rounds it to the dtype of distances.
                     edge(friction, elevation, y + reach, x + reach, dy, dx, rules, cost)
                     cost[1] = start + cost[0]
                     value = cost[1]
@@ -150,6 +158,8 @@ def last_sent(sent: Border, own: list[Array], unreached: Any) -> list[Array]:
 def improved_parts(own: list[Array], sent: list[Array]) -> Border:
     """Return the parts of a border that hold less than was last sent, None for the others."""
     return [
+        # A restored state can hold more than was sent before it was lost. What was sent remains
+        # true, so the neighbour gets the lesser of both.
         np.minimum(part, before) if (part < before).any() else None
         for part, before in zip(own, sent, strict=True)
     ]
@@ -179,6 +189,8 @@ def set_halo(strips: list[Array], halo: Border, reach: int, unreached: Any) -> t
     """
     sides, changed = 0, False
     for k, (dy, dx) in enumerate(NEIGHBOURS):
+        # Corners are the ends of the strips north and south; the strips west and east lie between
+        # these.
         strip = strips[{-1: 0, 1: 1}[dy] if dy else {-1: 2, 1: 3}[dx]]
         columns = {-1: np.s_[:reach], 0: np.s_[reach:-reach], 1: np.s_[-reach:]}[dx]
         mine = strip[:, columns] if dy else strip
@@ -190,6 +202,8 @@ def set_halo(strips: list[Array], halo: Border, reach: int, unreached: Any) -> t
             y = mine.shape[0] - news.shape[0] if dy < 0 else 0
             mine = mine[y : y + news.shape[0], : news.shape[1]]
         if (news != mine).any():
+            # Only a value that has fallen can lower cells of the tile, so only then is a side
+            # woken.
             if (news < mine).any():
                 sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
             mine[...] = news

@@ -96,6 +96,7 @@ class DeviceTile:
         """The tile in the device's memory."""
         self._dist, self._keys, self._fresh = self.state.dist, self.state.keys, self.state.fresh
         self._costs = upload_costs(self.state, device)
+        # LANES rings, each with room for all blocks; -1 marks an empty place.
         self._queues = device.array_module.full(LANES * state.keys.size, -1, np.int32)
         self._later = device.array_module.full(
             state.keys.size, state.rules.unreached, state.keys.dtype
@@ -124,6 +125,8 @@ class DeviceTile:
         state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
         weights = self._weights_count() if weighed(state.rules) else 0
+        # Key and later key, a place in each ring, three words of unfinished work, and the mark of
+        # seeds.
         a_block = 2 * state.keys.itemsize + 4 * LANES + 13
         return int(rasters + weights * state.dist.itemsize + state.keys.size * a_block)
 
@@ -149,6 +152,8 @@ class DeviceTile:
 
     def _lower(self, buffer: cuda.Buffer, rows: Array, columns: Array, values: Array) -> Array:
         """Lower elements of a buffer; return the positions in ``values`` that lowered one."""
+        # A scatter with equal indices would keep any of their values. So each element is written
+        # once, with the least of its values: the first after sorting.
         order = np.lexsort((values, columns, rows))
         first = np.ones(order.size, bool)
         first[1:] = (np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0)
@@ -189,6 +194,7 @@ class DeviceTile:
         Cells lowered are counted once: on a GPU a cell may be lowered many times in a call.
         """
         xp, known, words = self._device.array_module, self.reached, cuda.as_words(self._dist)
+        # A copy, since the rounds lower the distances in place.
         before = xp.array(words)
         pending, visits, sets, rows, sides = self.run_rounds(bound)
         self.reached = self._count_reached()
@@ -199,6 +205,8 @@ class DeviceTile:
         """Relax up to a bound; return the values of `relax` except the numbers of cells."""
         state, device = self._given, self._device
         rules = state.rules
+        # Keys are compared by their bits, in whose order a negative bound would lie above all of
+        # them.
         limit = max(limit_of(bound, state), state.dist.dtype.type(0))
         control = self._control
         control[...] = device.upload(self._fresh_control(limit))
@@ -207,6 +215,8 @@ class DeviceTile:
         batches = 0
         while True:
             self._launch_rounds(batches)
+            # Few rounds before the first look, in case the tile converges at once; then more and
+            # more, as each look waits for the device.
             batches = min(batches + 1, MOST_BATCHES)
             words = device.download(control)
             if words[_COUNT] == 0:
@@ -253,6 +263,8 @@ class DeviceTile:
         listed = self._keys, np.int32(blocks), self._queues, self._control
         grid = cuda.blocks_for(blocks, THREADS)
         fewest, most = AT_WORK
+        # A front crosses about the square root of all blocks. With fewer warps the GPU idles, with
+        # more they visit blocks whose values are not yet near the least.
         front = np.int32(min(max(4 * math.isqrt(blocks), fewest), most))  # blocks along it
 
         def launch(kernel: str, grid: tuple[int], arguments: tuple[Any, ...]) -> None:
@@ -337,6 +349,7 @@ class DeviceTile:
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
         """Restore a packed state."""
         upload, xp = self._device.upload, self._device.array_module
+        # Values only fall, so the lesser of two is the later one.
         for mine, packed in ((self._dist, dist), (self._keys, keys)):
             words = cuda.as_words(mine)
             xp.minimum(words, cuda.as_words(upload(packed)), out=words)
@@ -373,6 +386,8 @@ class DeviceTile:
 
     def _fresh_control(self, bound: Any) -> npt.NDArray[np.uint64]:
         words = np.zeros(_WORDS, np.uint64)
+        # As the kernels hold them: the bits of the value, in the low half of a word for single
+        # precision.
         values = np.array([self._given.unreached, bound], self._given.dist.dtype)
         bits, words[_BOUND] = values.view(f"u{values.itemsize}")
         words[_LEAST] = words[_BEYOND] = bits

@@ -32,6 +32,8 @@ def definitions(rules: Rules) -> dict[str, object]:
         "FRICTION": int(rules.has_friction),
         "STEPS": rules.steps,
         "UNIFORM": int(_uniform(rules)),
+        # Two warps a block of threads as long as their planes fit into the shared memory that a
+        # block has without asking for more.
         "WARPS": 2 if 2 * warp_bytes(rules) <= cuda.STATIC_SHARED else 1,
     }
 
@@ -48,6 +50,9 @@ def weights_a_cell(steps: int) -> int:
 
 def warp_bytes(rules: Rules) -> int:
     """Return the bytes of shared memory of a warp, as relax.cu lays it out."""
+    # The distances of a block with its halo, the raster of costs unless weights were computed
+    # beforehand, and the lengths of its rows in each direction. An odd stride puts the cells of a
+    # column into different banks of the memory.
     span = LANES + 2 * rules.reach
     planes = 1 if weighed(rules) else 2
     lengths = 0 if _uniform(rules) or weighed(rules) else 5 * span
@@ -60,12 +65,15 @@ def upload_costs(state: TileState, device: cuda.Device) -> tuple[cuda.Buffer, ..
     The rasters lie there already. Further ones come behind elevation.
     """
     rules, xp = state.rules, device.array_module
+    # Kernels take a pointer to either raster. Distances stand in for one that the model does not
+    # have, which is never read.
     friction, elevation = (
         raster if raster.size else state.dist for raster in (state.friction, state.elevation)
     )
     if state.further:
         further = [cuda.on_device(device, raster) for raster in state.further]
         elevation = xp.concatenate([elevation, *further])
+    # Without the further rasters, which stand behind the coefficients for Numba alone.
     own = rules.coefficients[: rules.coefficients.size - state.appended]
     coefficients = np.append(own, 0.0)  # no array is empty
     lengths = device.upload(np.ascontiguousarray(rules.factors))

@@ -46,6 +46,7 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride,
     formulas = []
     for number, row in _ROWS:
         if row.formula is not None and (row.row is None) == isinstance(by_row, types.NoneType):
+            # Formulas of models without further rasters have no arguments for the ends of the step.
             ends = [types.UniTuple(types.float64, len(row.further))] * 2 if row.further else []
             formulas.append((number, row.formula, (*step, *ends)))
     calls = typed_calls(typingctx, formulas)
@@ -56,6 +57,7 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride,
         def values(place, count):
             """Return the values of the further rasters at a cell."""
             found = []
+            # The rasters lie ``stride`` one behind the other.
             for k in range(count):
                 place = builder.add(place, args[8]) if k else place
                 cell = builder.load(builder.gep(cells, [place]))
@@ -101,6 +103,7 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
     ahead, back, u, v, means, length, coefficients = rows
     width = means.width
     number, zero = means.type, ir.Constant(start.type, 0)
+    # A coefficient is loaded as a vector of one lane, taken as a number, and copied to all lanes.
     values = [
         means.spread(builder.bitcast(coefficients.load(zero, i, 1), number.element))
         for i in range(count)
@@ -108,12 +111,16 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
     places, steps = range(0, LANES, width), []
     for lane in places:
         loaded = [row.load(start, lane, width) for row in (u, v, length)]
+        # Single precision is widened, computed in double precision and rounded once, as `edge`
+        # does.
         if u.size < means.size:
             loaded = [builder.fpext(value, number) for value in loaded]
         low, high, along = loaded
         dz = builder.fsub(high, low)
         slope = builder.fdiv(dz, along)
         friction = means.load(start, lane)
+        # Ahead and back alternate, in the order in which ``stored`` pairs them with their rows
+        # below.
         steps.append((dz, slope, along, friction))
         steps.append((builder.fneg(dz), builder.fneg(slope), along, friction))
     stored = product(places, (ahead, back))
@@ -170,6 +177,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
         kind = TWO_ROWS if abs(dy) == 2 else TWO_COLUMNS
     else:
         kind = DIAGONAL
+    # The table keeps an edge at the later of its two rows.
     length = rules.factors[kind, max(y, y + dy)]
     if rules.model == ABSOLUTE_DIFFERENCE:
         zu = elevation[y, x]
@@ -194,6 +202,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
         total = friction[y, x] + friction[y + dy, x + dx]
         if far:
             if abs(dy) == 2:
+                # dy // 2 and dx // 2 are whole: the longer leg of a knight's move is 2.
                 between = friction[y + dy // 2, x] + friction[y + dy // 2, x + dx]
             else:
                 between = friction[y, x + dx // 2] + friction[y + dy, x + dx // 2]
@@ -214,6 +223,8 @@ def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, by_step, by_
         return
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
     p = rules.coefficients
+    # The further rasters are the end of the coefficients: where this cell lies in the first of
+    # them.
     u = p.size - FURTHER[rules.model] * elevation.size + y * elevation.shape[1] + x
     v = u + dy * elevation.shape[1] + dx
     if rules.reverse:

@@ -26,6 +26,7 @@ def _number_cells(tail, head, used, number):
         used[tail[link]] = 1
         used[head[link]] = 1
     count = 0
+    # In the order of cells, whatever the order of links, so that the numbers are reproducible.
     for cell in range(used.size):
         if used[cell]:
             used[cell] = count
@@ -38,6 +39,9 @@ def _number_cells(tail, head, used, number):
 def _sort_by_tail(tail, head, cost, used, count, starts, heads, costs):
     """Sort links by their tails' numbers, stably; ``starts``, zeros before, ends with a spare."""
     for link in range(tail.size):
+        # Counting sort, with counts stored two places ahead: after the prefix sums place i + 1 is
+        # where row i begins, and after its links are written where it ends, that is, where row i +
+        # 1 begins.
         starts[used[tail[link]] + 2] += 1
     for i in range(count):
         starts[i + 2] += starts[i + 1]

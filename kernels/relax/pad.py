@@ -84,6 +84,8 @@ def pad_costs(
         beyond[...] = barrier
     inside = padded[top:bottom, left:right]
     stated, nothing = _nodata(cells, nodata)
+    # Numbers that are not finite have no value as integers, but a barrier replaces whatever they
+    # become.
     with np.errstate(all="ignore"):
         for band in _bands(cells.shape):
             known = cells[band]
@@ -153,6 +155,8 @@ def read_out(
     counts = inner.size, 0, 0
     if not complete:
         rasters = [r for r in (state.friction, state.elevation) if r.size]
+        # The division below turns blank * per into the blank. With one raster alone the kernel
+        # reads it twice.
         counts = _blank_out_unreached(
             *(state.dist, rasters[0], rasters[-1], state.rules.reach, state.unreached),
             *(state.dist.dtype.type(blank * per), state.rules.integer),
@@ -199,6 +203,7 @@ def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
 def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
     """Set missing values to a blank through their bits, in half the time of a mask."""
     word = np.dtype(f"i{values.itemsize}")
+    # All bits where there is a cell, none elsewhere: minus 1 and 0.
     keep = (-there.view(np.int8)).astype(word)
     bits = values.view(word)
     bits &= keep
@@ -207,5 +212,6 @@ def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
 
 def _nodata(cells: Array, nodata: float | None) -> tuple[bool, Any]:
     """Return whether there is a nodata value, and its value in the dtype of the cells."""
+    # Cells that are NaN are barriers anyway, so a nodata value of NaN needs no comparison.
     stated = nodata is not None and not np.isnan(nodata)
     return stated, cells.dtype.type(nodata if stated else 0)

@@ -43,6 +43,7 @@ def pad_costs(
     device = device or current_device()
     there = on_device(device, cells)
     padded = device.array_module.empty(shape, dtype)
+    # Cells that are NaN are barriers anyway, so a nodata value of NaN needs no comparison.
     stated = nodata is not None and not np.isnan(nodata)
     mark = scalar(there.dtype, nodata if stated else 0)
     device.launch(
@@ -103,6 +104,7 @@ def read_out(
     device = device or current_device()
     dist, reach = state.dist, state.rules.reach
     height, width = (n - 2 * reach for n in dist.shape)
+    # One raster alone is passed twice: a kernel has no optional arguments.
     rasters = [raster for raster in (state.friction, state.elevation) if raster.size]
     found = device.array_module.empty((height, width), dtype)
     counts = device.array_module.zeros(3, np.uint64)

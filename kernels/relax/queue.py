@@ -32,6 +32,7 @@ def _try_lock(typingctx, counts):
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         zero, one = ir.Constant(ir.IntType(64), 0), ir.Constant(ir.IntType(64), 1)
+        # The result holds the value found there, and whether it was exchanged.
         found = builder.cmpxchg(data, zero, one, "acq_rel", "acquire")
         return builder.extract_value(found, 1)
 
@@ -60,6 +61,7 @@ def _lock(counts):
 def _sift_up(heap, place, keys, i):
     block = heap[i]
     key = keys[block]
+    # Parents move down into the gap; the block is written once, where the gap ends up.
     while i > 0:
         parent = (i - 1) >> 1
         other = heap[parent]
@@ -79,6 +81,7 @@ def _pop(heap, place, keys, size):
     last = heap[size - 1]
     size -= 1
     i = 0
+    # The last block takes the place of the first: the gap moves down to where it may stand.
     while True:
         child = 2 * i + 1
         if child >= size:
@@ -100,6 +103,7 @@ def _pop(heap, place, keys, size):
 def _push(queue, block):
     """Put a block into the heap, or move it up after its key has fallen."""
     heap, place, keys, counts = queue
+    # Its visitor puts it back, in `_tell`, if its key has become low enough meanwhile.
     if place[block] == VISITED:
         return
     if place[block] == ABSENT:
@@ -130,6 +134,8 @@ def _tell(queue, b, found, columns, rules, bound):
     by = b // columns
     bx = b - by * columns
     for q in range(8):
+        # The neighbour may be in another thread's hands. Its key is lowered all the same, and the
+        # visitor finds that when it is done.
         value = found[q]
         ny = by + _BY[q]
         nx = bx + _BX[q]
@@ -160,6 +166,8 @@ def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
     found = np.empty(8, keys.dtype)
     patience = PATIENCE
     _lock(counts)
+    # A block under visit may still wake others, so the work is done only when none waits and none
+    # is under visit.
     while counts[WAITING] or counts[ACTIVE]:
         if counts[WAITING] == 0:
             _unlock(counts)
@@ -169,11 +177,14 @@ def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
             _lock(counts)
             continue
         patience = PATIENCE
+        # The key is cleared before any cell is read. A thread that lowers a cell around the block
+        # afterwards sets the key again, so no change is missed.
         b = _pop(heap, place, keys, counts[WAITING])
         counts[WAITING] -= 1
         counts[ACTIVE] += 1
         place[b] = VISITED
         keys[b] = rules.unreached
+        # Likely to be the next block that a thread visits.
         following = heap[0] if counts[WAITING] else -1
         _unlock(counts)
         if following >= 0:
@@ -185,6 +196,8 @@ def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
                     prefetch(raster, y, x, min(span, raster.shape[0] - y), span)
         by = b // columns
         bx = b % columns
+        # Kept weights are a direct-mapped cache: blocks KEPT rows or columns apart share a place,
+        # so a front that crosses fewer blocks than that does not evict its own.
         kept = by % KEPT * KEPT + bx % KEPT if workspace[2].size > 1 else 0
         top = by * block
         left = bx * block
@@ -195,6 +208,8 @@ def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
             workspace, (b, kept), rasters, (top, left, h, w), new_block[b], rules, found, tally
         )
         new_block[b] = 0
+        # The last block of a row or column can be thinner than the halo. Then the one before it has
+        # border cells too, hence the comparisons with ``reach``.
         border = (np.int64(1) << rules.reach) - 1
         if top < rules.reach and changed_rows & (border << HALO):
             tally[5] |= 1 << NORTH

@@ -39,9 +39,9 @@ class Exchange(NamedTuple):
     pending: float
     """Least value by which the tile itself can still be improved; infinite at the fixpoint."""
     outward: list[float]
-    """For each neighbour the least value by which the new border may improve it, or infinity."""
+    """Lower bound of what the new border can pass on to each neighbour; infinite for nothing."""
     border: Border
-    """For each neighbour the cells that face it, or None where they are as last sent."""
+    """Cells that face each neighbour; None where they are as last sent."""
     settled: int
     """Cells lowered by this exchange."""
     reached: int
@@ -118,6 +118,8 @@ class HostTile:
         for raster in (self.state.friction, self.state.elevation):
             if raster.size:
                 starts = inner_of(raster, self.state.rules.reach)[rows, columns]
+                # Such a cell has a distance and is a barrier, so reading out has to look at all
+                # cells.
                 self._starts_on_barrier |= not (starts < self.state.unreached).all()
 
     def values_at(self, rows: Array, columns: Array) -> Array:
@@ -129,11 +131,14 @@ class HostTile:
         """Set the halo, relax up to a bound, and return the changes on the border."""
         state, reach = self.state, self.state.rules.reach
         sides, _ = set_halo(self.halo, halo, reach, state.unreached)
+        # A halo that has only risen, or not changed, wakes nothing.
         if sides:
             wake(state, sides)
         stats = relax(state, next_above(bound, state.dist.dtype))
         inner = inner_of(state.dist, reach)
         own = facing(inner, reach)
+        # The strips of the four sides hold the corner cells too, so the probe needs no more than
+        # these.
         known = last_sent(sent, own, state.unreached)
         border = improved_parts(own, known)
         outward = np.full(8, np.inf)
@@ -149,6 +154,8 @@ class HostTile:
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
         """Restore a packed state."""
         state = self.state
+        # Values only fall and each is the cost of a real path, so the lesser of two states is the
+        # later one, and any mixture of both is a valid state.
         np.minimum(state.dist, dist, out=state.dist)
         np.minimum(state.keys, keys, out=state.keys)
         np.maximum(state.fresh, fresh, out=state.fresh)

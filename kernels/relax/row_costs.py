@@ -57,9 +57,12 @@ def fill_lengths(ws, transposed, row, rules):
         if transposed and not rules.uniform:
             # an edge up to two lanes ahead is kept at its later row of the raster
             ahead = max(0, STEP_DX[k])
+            # A row of the transposed plane is a column of the raster, so lane x lies x rows further
+            # down. Lanes beyond the raster's last row belong to no cell, and any length will do.
             for x in range(STRIDE):
                 ws[start + x] = lengths[min(row + x + ahead, lengths.size - 1)]
         else:
+            # The lanes beyond both ends too: corners are weighed with them.
             for x in range(-HALO, STRIDE - HALO):
                 ws[start + x] = lengths[row]
 
@@ -68,6 +71,8 @@ def fill_lengths(ws, transposed, row, rules):
 def _weigh_friction(out, u, v, length, integer, barrier):
     for x in range(out.size):
         out[x] = (u[x] + v[x]) * length[x]
+    # NaN and infinity pass through the sum of floats. With a barrier of integers the product may
+    # wrap around, so it is overwritten; the sum itself, of at most four barriers, does not.
     if integer:
         for x in range(out.size):
             if u[x] + v[x] >= barrier:
@@ -78,6 +83,7 @@ def _weigh_friction(out, u, v, length, integer, barrier):
 def _weigh_knight(out, u, v, m, n, length, integer, barrier):
     for x in range(out.size):
         out[x] = ((m[x] + n[x]) + (u[x] + v[x])) * length[x]
+    # As in `_weigh_friction`: only the product may wrap around.
     if integer:
         for x in range(out.size):
             if (m[x] + n[x]) + (u[x] + v[x]) >= barrier:
@@ -93,6 +99,7 @@ def _bar_knight(out, m, n, integer, barrier):
                 out[x] = barrier
     else:
         for x in range(out.size):
+            # 0 for a finite height, NaN for NaN and infinity.
             out[x] += (m[x] - m[x]) + (n[x] - n[x])
 
 
@@ -156,8 +163,12 @@ def weigh_edges(
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
         return
+    # The types of both are known when Numba compiles: for a model without a formula it drops what
+    # follows.
     if by_step is None and by_row is None:
         return
+    # The frictions are added in the raster's own type and widened before they are multiplied, in
+    # the same order as in `edge`: so both give the same bits.
     mean = lanes(scratch, 0, count)
     if not rules.has_friction:
         mean[:] = 1.0
@@ -176,6 +187,7 @@ def weigh_edges(
         v = at_further
         weigh_row(model, ahead, back, zu, zv, length, mean, p, z, v + step, v, plane, rest)
         return
+    # Whole vectors first, where the model has that form; then what is left, one edge after another.
     done = 0
     if VECTORS >> rules.model & 1:
         while done + LANES <= count:
@@ -187,6 +199,8 @@ def weigh_edges(
         out, other = lanes(ahead, done, count - done), lanes(back, done, count - done)
         low, high = lanes(zu, done, count - done), lanes(zv, done, count - done)
         along, mean = lanes(length, done, count - done), mean[done:]
+        # Steps ahead start at u and end at v, those back the other way round, with the opposite
+        # rise.
         v = at_further + done
         u = v + step
         model, p = rules.model, rules.coefficients
@@ -206,6 +220,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
     back = ahead
     if not rules.symmetric:
         back = kept + (BACKWARD_TRANSPOSED if transposed else BACKWARD)
+        # Distances to the sources add what the opposite step costs.
         if rules.reverse:
             ahead, back = back, ahead
     lengths = TRANSPOSED_LENGTHS if transposed else 0
@@ -215,6 +230,8 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
         other = lanes(ws, at(back + k, row) + low, count)
         dy, dx = STEP_DY[k], STEP_DX[k]
         weigh_edges(
+            # Each plane of the workspace is followed by its transposed plane, so the further
+            # rasters lie two planes apart.
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
             *(length, scratch, rules, rules.by_step, rules.by_row),
         )
@@ -243,9 +260,12 @@ def weigh_rows(ws, transposed, row, count, ready, place, scratch, rules):
         _weigh_lanes(
             ws, transposed, row, west, east, place[2], scratch, np.int64(rules.steps), rules
         )
+        # Rows below the block are halo. Edges lead from it to their cells, to those beyond its
+        # first and last column too.
         if row >= count and not transposed:
             _weigh_corners(ws, row, place[2], scratch, rules)
         return ready | (np.int64(1) << (row + HALO))
+    # The aligned group of eight rows, as far as it holds rows of the block and the halo below it.
     first = row & ~7
     last = min(first + 8, count + rules.reach)
     weights = FORWARD_TRANSPOSED if transposed else FORWARD
@@ -256,6 +276,7 @@ def weigh_rows(ws, transposed, row, count, ready, place, scratch, rules):
         if not (transposed or rules.uniform):
             fill_lengths(ws, transposed, top + row, rules)
         for k in range(rules.steps):
+            # Quick rules have at most three edges a row, all of which lead to the row before.
             out = at(weights + k, row)
             if rules.model == FRICTION:
                 length = at(LENGTHS, lengths + k)
@@ -264,6 +285,7 @@ def weigh_rows(ws, transposed, row, count, ready, place, scratch, rules):
                 weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
         if row >= count and not transposed:
             _weigh_corners(ws, row, np.int64(0), scratch, rules)
+    # Bits HALO + first to HALO + last - 1.
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))
 
 
@@ -293,6 +315,9 @@ def weigh_block(ws, top, height, width, kept, scratch, rules):
             _weigh_corners(ws, row, kept, scratch, rules)
         if rules.reach == 2 and width < LANES:
             _bar_beyond(ws, row, height, width, kept, rules)
+    # The diagonals of 8 neighbours are not weighed twice. In the transposed planes only those of
+    # the first row and of the halo behind the last one are left, since their other ends are columns
+    # of the halo.
     if rules.steps == 3:
         _transpose_diagonals(ws, height, width, kept, rules)
     for row in range(width + rules.reach):
@@ -316,9 +341,14 @@ def _transpose_diagonals(ws, height, width, kept, rules):
             fore_transposed = back_transposed
         for i in range(0, LANES, 8):
             for j in range(0, LANES, 8):
+                # The edge to the upper left (k = 1) is its own mirror image. That to the upper
+                # right (k = 2) becomes one to the lower left, which the transposed plane keeps at
+                # its other end, a row later and a lane earlier.
                 transpose_tile(ws, at(fore + 1, i) + j, at(fore_transposed + 1, j) + i)
                 transpose_tile(ws, at(back + 2, i + 1) + j - 1, at(fore_transposed + 2, j) + i)
         for k in range(1, 3):
+            # A low block has cells to lower only up to its last row. The other end of k = 2 is a
+            # lane further on, so its bars begin a lane earlier.
             for row in range(width if height < LANES else 0):
                 start = at(fore_transposed + k, row)
                 ws[start + height + 1 - k : start + LANES] = rules.barrier

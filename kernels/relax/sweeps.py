@@ -73,6 +73,8 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
     The last planes are for blocks of which some rows alone are weighed.
     """
     kept = 1 if is_quick(rules) else KEPT**2 + 1
+    # Each further place for weights takes one set of planes. The further rasters stand behind all
+    # of these.
     size = (PLANES + (kept - 1) * WEIGHT_PLANES) * PLANE + STRIDE
     if FURTHER[rules.model]:
         size = (FURTHER_PLANES + 2 * FURTHER[rules.model]) * PLANE + STRIDE
@@ -84,6 +86,8 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
 @compiled
 def _lay_out(buffer, rules):
     """Planes of a block, at a cache line; distances unreached."""
+    # ``make_workspace`` has asked for 64 elements more, so that the planes can begin at a cache
+    # line.
     start = (-address(buffer) % 64) // buffer.itemsize
     ws = buffer[start : start + buffer.size - 64]
     ws[: 2 * PLANE] = rules.unreached
@@ -109,11 +113,14 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     for i in range(-reach, height + reach):
         y = top + reach + i
         start = at(plane, i)
+        # The padding on both sides of the row, which weights of the corners and shifted lanes read.
         for x in range(reach):
             ws[start - 1 - x] = nothing
             ws[start + LANES + x] = nothing
         for x in range(width, LANES):
             ws[start + x] = nothing
+        # Columns of the halo are the transposed plane's business. The plane itself gets them in the
+        # halo's own rows (the corners), and in all rows where a knight's move may pass a corner.
         begin = 0
         end = min(width + reach, LANES) if plane == DISTANCE else width
         if i < 0 or i >= height or (reach == 2 and plane != DISTANCE):
@@ -126,6 +133,8 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     for i in range(height + reach, LANES):
         start = at(plane, i)
         ws[start : start + LANES] = nothing
+    # All of the plane is transposed; then the halo's columns, its rows before the first and behind
+    # the last, are read from the raster.
     transpose(ws, plane, plane + 1, np.int64(-1), np.int64(-1))
     if plane != DISTANCE:
         for j in range(width if height < LANES else 0):
@@ -150,6 +159,7 @@ def _load_further(ws, shape, box, rules, by_step, by_row):
     top, left, height, width = box
     size = shape[0] * shape[1]
     for k in range(FURTHER[rules.model]):
+        # Raster k counted from the end of the coefficients.
         last = rules.coefficients.size - (FURTHER[rules.model] - k - 1) * size
         cells = rules.coefficients[last - size : last].reshape(shape)
         _load(
@@ -176,6 +186,7 @@ def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
         changed &= changed - 1
         start = at(DISTANCE, i)
         y = top + i
+        # The columns are noted first: writing the row back takes away what they are compared with.
         for q in range(2 * reach):
             x = q if q < reach else width - 1 - (q - reach)
             if 0 <= x < width and ws[start + x] < dist[y, left + x] and ws[start + x] <= limit:
@@ -210,12 +221,17 @@ def _sweep(ws, transposed, backward, dirty, count, ready, scratch, rules, place)
     rows = np.int64(0)
     lanes = np.int64(0)
     work = 0
+    # A dirty row can lower the row behind it, with knight's moves the second one too. Rows of the
+    # halo, outside the mask, are never lowered.
     pending = dirty >> 1 if backward else dirty << 1
     if rules.reach == 2:
         pending |= dirty >> 2 if backward else dirty << 2
     pending &= inside
     while pending:
         if backward:
+            # The row nearest to where the sweep begins comes first, so a value crosses the whole
+            # block in one sweep. An edge is kept at its later row: going back, at those behind this
+            # one.
             row = highest_bit(pending) - HALO
             for q in range(1, rules.reach + 1):
                 if not (ready >> (row + q + HALO)) & 1:
@@ -246,6 +262,7 @@ def _sweep(ws, transposed, backward, dirty, count, ready, scratch, rules, place)
         if lowered:
             rows |= bit
             lanes |= lowered
+            # What was lowered may lower the rows behind it.
             next_rows = bit >> 1 if backward else bit << 1
             if rules.reach == 2:
                 next_rows |= bit >> 2 if backward else bit << 2
@@ -258,11 +275,13 @@ def _probe_far(ws, transposed, forward, target, edge_row, source, nothing):
     """Return the least value by which a row lowers a row two rows away (knight's moves)."""
     plane = DISTANCE + (1 if transposed else 0)
     best = nothing
+    # The two edges that go two rows back; the others go one row back, as `probe_forward` has it.
     for k in range(5, 7):
         weights = at(edge_row[0] + k, edge_row[1])
         for x in range(LANES):
             # kept at the later row, whose lane is x when going forward
             other = x + (STEP_DX[k] if forward else -STEP_DX[k])
+            # Sources off the ends of the row are cells of other blocks.
             if 0 <= other < LANES:
                 value = ws[at(plane, source) + other] + ws[weights + (x if forward else other)]
                 if value < ws[at(plane, target) + x] and value < best:
@@ -282,6 +301,7 @@ def _probe_corner(ws, south, east, height, width, kept, rules):
         row = height + ty if south else -1 - ty
         for tx in range(rules.reach):
             lane = width + tx if east else -1 - tx
+            # Edge 0 goes straight back, so it never leads to a corner.
             for k in range(1, rules.steps):
                 y = row - STEP_DY[k] if south else row + STEP_DY[k]
                 x = lane + STEP_DX[k] if south else lane - STEP_DX[k]
@@ -297,6 +317,7 @@ def _probe_corner(ws, south, east, height, width, kept, rules):
 def _spare_corner(ws, first, width, reach):
     """Exclude cells beyond the last column of a narrow block from `_probe_side`."""
     for row in range(first, first + reach):
+        # No sum lowers a distance of 0.
         start = at(DISTANCE, row)
         ws[start + width : start + LANES] = 0
 
@@ -352,8 +373,11 @@ def _sweep_block(ws, scratch, top, height, width, kept, weighed, fresh, rules, t
         other_back |= other_inside
     ready = other_ready = np.int64(-1 if weighed else 0)
     while ahead | back | other_ahead | other_back:
+        # Both planes together make a set of four sweeps, counted at its beginning.
         tally[1] += 1 - transposed
         rows = lanes = again = np.int64(0)
+        # The sweep back starts from the rows that the sweep ahead has lowered, too. Afterwards only
+        # the rows that the sweep back itself has lowered have yet to be swept ahead from.
         for backward in range(2):
             dirty = back | rows if backward else ahead
             if dirty:
@@ -366,6 +390,8 @@ def _sweep_block(ws, scratch, top, height, width, kept, weighed, fresh, rules, t
         ahead, back = again, np.int64(0)
         if rows:
             transpose(ws, DISTANCE + transposed, DISTANCE + 1 - transposed, rows >> HALO, lanes)
+            # Lowered lanes are lowered rows of the transposed plane, from which it has to sweep
+            # both ways.
             lanes = (lanes << HALO) & other_inside
             changed |= rows
             other_changed |= lanes
@@ -392,6 +418,8 @@ def _probe_border(ws, changed_rows, changed_columns, height, width, kept, rules,
     if changed_rows & (edge_rows << HALO):
         keys[NORTH_WEST] = _probe_corner(ws, NO, NO, height, width, kept, rules)
         keys[NORTH_EAST] = _probe_corner(ws, NO, YES, height, width, kept, rules)
+        # The corners come first, because their distances are overwritten to exclude them from the
+        # side.
         _spare_corner(ws, -reach, width, reach)
         keys[NORTH] = _probe_side(ws, NO, NO, height, kept, rules)
     if changed_rows & (edge_rows << (HALO + height - reach)):
@@ -423,6 +451,8 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
     block, place = number
     whole = not is_quick(rules)
     _load(ws, np.int64(DISTANCE), dist, top, left, height, width, reach, rules.unreached)
+    # Where weights are kept, the costs are not needed again. Quick rules keep no weights: their one
+    # place says whose costs were loaded last.
     if weighed[place] != block:
         # of a block that has been visited before, a few rows are swept as a rule
         seen = ws[at(DISTANCE, height >> 1) + (width >> 1)] < rules.unreached
@@ -455,6 +485,8 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
     tally[3] += settled
     tally[4] += found
     if fresh:
+        # Seeds were in the distances before the block was loaded, so `_store` did not see them
+        # fall.
         rows, columns = swept
     _probe_border(ws, rows, columns, height, width, kept, rules, keys)
     return rows, columns

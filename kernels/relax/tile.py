@@ -60,6 +60,8 @@ def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
     height = dist.shape[0] - 2 * reach
     width = dist.shape[1] - 2 * reach
     cost = np.empty(2, dist.dtype)
+    # Rows of the halo are gone over from end to end, other rows only where they cross the halo's
+    # columns: ``i`` counts the cells that are looked at, and x skips the tile itself.
     for y in range(-reach, height + reach):
         row_side = 1 << NORTH if y < 0 else (1 << SOUTH if y >= height else 0)
         for i in range(width + 2 * reach if row_side else 2 * reach):
@@ -74,6 +76,8 @@ def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
                 dy = MOVES[m, 0]
                 dx = MOVES[m, 1]
                 inside = 0 <= y + dy < height and 0 <= x + dx < width
+                # Costs are not negative: where the cell holds no more than the halo, the edge need
+                # not be computed.
                 if inside and start < dist[y + dy + reach, x + dx + reach]:
                     edge(friction, elevation, y + reach, x + reach, dy, dx, rules, cost)
                     cost[1] = start + cost[0]
@@ -93,11 +97,15 @@ def _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back):
     reach = rules.reach
     # from the step to cell 1 on
     count = dist.size - 1
+    # Place i of ``ahead`` is the step from cell i to cell i + 1, of ``back`` the step from i + 1 to
+    # i. The further rasters follow elevation, each as long as the line.
     there, here = (back, ahead) if rules.reverse else (ahead, back)
     weigh_edges(
         *(there, here, friction, 1, elevation, 1, dist.size + 1, dist.size),
         *(dist.size, 0, -1, length, scratch, rules, rules.by_step, rules.by_row),
     )
+    # From the last cell of the halo to the last cell of the tile, and then from the first cell of
+    # the halo behind it to the first cell of the tile: the halo gives values and takes none.
     for i in range(reach - 1, count - reach):
         value = dist[i] + ahead[i]
         if value < dist[i + 1] and value <= rules.limit:
@@ -122,7 +130,7 @@ class RelaxStats(NamedTuple):
     settled: int
     """Cells lowered, counted once a visit."""
     found: int
-    """Of those, cells that held no value before."""
+    """Cells lowered that held no value before."""
     sides: int
     """Sides whose border cells changed: bit 0 north, 1 south, 2 west, 3 east."""
 
@@ -150,7 +158,7 @@ class TileState:
     further: Sequence[Array] = ()
     """Further rasters of the model."""
     appended: int = 0
-    """How many values of theirs stand behind the coefficients in the rules, for Numba."""
+    """Number of their values that stand behind the coefficients in the rules, for Numba."""
 
     @property
     def unreached(self) -> Any:
@@ -241,6 +249,8 @@ def tile_state(
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} is not in C order; pass numpy.ascontiguousarray of it")
     others, appended = [arrays[name] for name in needed], 0
+    # Numba finds the further rasters behind the coefficients, so that rules have one type for all
+    # models. On a GPU they lie behind elevation; see `upload_costs`.
     if others and isinstance(dist, np.ndarray):
         cells = [raster.reshape(-1) for raster in others]
         appended = len(cells) * dist.size
@@ -286,6 +296,7 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
     at = rows + state.rules.reach, columns + state.rules.reach
     lower = (values < state.dist[at]) & (values <= state.rules.limit)
     new = lower & (state.dist[at] >= state.unreached)
+    # Several values may be for one cell, so cells are counted, and the minimum is taken unbuffered.
     found = np.unique(rows[new] * state.dist.shape[1] + columns[new]).size
     np.minimum.at(state.dist, (at[0][lower], at[1][lower]), values[lower])
     blocks = rows[lower] // state.block, columns[lower] // state.block
@@ -388,6 +399,8 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
         workspace = make_workspace(state.dist, state.rules)
         tally = np.zeros(6, np.int64)
         task = state.fresh, queue, workspace, state.block, state.rules, limit, tally
+        # The remaining blocks are being visited by other threads: sleep instead of taking a core
+        # from them.
         while not visit_blocks(_surface(state), *task):
             time.sleep(IDLE_SECONDS)
         return tally
@@ -412,6 +425,8 @@ def _relax_line(state: TileState) -> RelaxStats:
     line: Any = np.s_[reach, :] if row else np.s_[:, reach]
     before = state.dist[line].copy()
     seeded = bool(state.fresh.any())
+    # Steps from the halo beside the line are taken once. From then on a path can only run along it,
+    # for a detour through the halo is the neighbours' work.
     _wake(*_surface(state), state.keys, state.block, rules, 15, True)
     state.keys[...] = state.unreached
     state.fresh[...] = 0
@@ -420,6 +435,7 @@ def _relax_line(state: TileState) -> RelaxStats:
         for raster in _surface(state)
     )
     count = dist.size - 1
+    # Column i of the table has the lengths of the steps north-south between rows i - 1 and i.
     length = (
         np.full(count, rules.factors[EAST_WEST, reach]) if row else rules.factors[NORTH_SOUTH, 1:]
     )
@@ -433,5 +449,7 @@ def _relax_line(state: TileState) -> RelaxStats:
     lowered = dist < before
     settled = int(np.count_nonzero(lowered))
     found = int(np.count_nonzero(before[lowered] >= state.unreached))
+    # On a line every cell is at the border. Seeds were lowered before this call and count as
+    # changes.
     sides = 15 if settled or seeded else 0
     return RelaxStats(state.pending, 1, 1, 2 * count, settled, found, sides)

@@ -61,7 +61,7 @@ NAMED = tuple(name for name, row in MODELS.items() if row.by_name)
 
 
 FURTHER = np.array([len(row.further) for row in MODELS.values()])
-"""How many further rasters each model needs, by its number."""
+"""Number of further rasters that each model needs, by the number of the model."""
 
 
 def lacking_on_gpu(model: str) -> str:
@@ -83,7 +83,7 @@ class CostModel(NamedTuple):
     reverse: bool = False
     """Count each step in the other direction: cost *to* the sources instead of *from* them."""
     coefficients: tuple[float, ...] = ()
-    """In the order of `Model.coefficients`, then those of a table; none: the defaults."""
+    """Coefficients in the order of `Model.coefficients`, then a table; empty for the defaults."""
 
 
 BY_FRICTION = CostModel()
@@ -111,7 +111,7 @@ class Rules(NamedTuple):
     factors: Any
     """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
-    """Those of the model, then its table; for Numba the padded further rasters come behind."""
+    """Coefficients of the model, then its table; for Numba, then the padded further rasters."""
     by_step: Any
     """True for a model of slopes that weighs each step by itself, else None."""
     by_row: Any
@@ -196,6 +196,7 @@ def cost_rules(
         )
     if lengths.ndim != 2 or lengths.shape[0] != 5:
         raise ValueError(f"lengths has shape {lengths.shape}; must be (5, padded rows)")
+    # With fewer neighbours no step takes its length from the rows behind these.
     used = lengths[: {4: 2, 8: 3, 16: 5}[connectivity]]
     factors = lengths.astype(dtype)
     if not (np.isfinite(used) & (used > 0)).all():
@@ -203,6 +204,8 @@ def cost_rules(
     number = list(MODELS).index(model.name)
     if integer and number == FRICTION and (factors[: len(used)] != used).any():
         raise ValueError("lengths must be whole numbers where dist is int64; round them before")
+    # Halves and quarters of lengths, so that a step takes one multiplication of the sum of
+    # frictions.
     if number == FRICTION and not integer:
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)

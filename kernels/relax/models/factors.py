@@ -77,6 +77,9 @@ def _lay_out(at: int, first: Any, rows: int, table: Any) -> Reals:
 @compiled(error_model="numpy")
 def degrees_of(rise, length):
     """Return the angle in degrees of a slope, a rise over a length."""
+    # 2.414 and 0.414 are the tangents of 67.5 and 22.5 degrees, between which the head's three
+    # ranges meet. Numerator and denominator are chosen first, so that one division serves all of
+    # them.
     size = abs(rise)
     steep = size > length * 2.414213562373095
     middle = (size > length * 0.41421356237309503) & (not steep)
@@ -84,6 +87,7 @@ def degrees_of(rise, length):
     under = size if steep else (size + length if middle else length)
     base = 90.0 if steep else (45.0 if middle else 0.0)
     r = over / under
+    # Estrin's scheme: pairs of terms do not wait for one another, as those of Horner's would.
     z = r * r
     z2 = z * z
     z4 = z2 * z2
@@ -105,6 +109,7 @@ def _hiking(slope):
 @compiled(error_model="numpy")
 def _hiking_on_paths(slope):
     percent = 100.0 * slope + 5.0
+    # `exponential` is made for numbers from -700 on. What lies below vanishes beside 0.11.
     power = -(percent * percent) / 1800.0
     return 1.0 / (0.11 + exponential(-700.0 if power < -700.0 else power))
 
@@ -124,6 +129,7 @@ def slope_factor(rise, length, p):
     if kind in (TABLE, INVERSE):
         found = look_up(angle, p, OF_TABLE)
         return found if kind == TABLE else _reciprocal(found)
+    # Functions also have a first and a last angle, stored where a table has its own.
     if not (angle >= p[OF_TABLE] and angle <= p[OF_TABLE + 1]):
         return np.nan
     slope = rise / length
@@ -133,6 +139,7 @@ def slope_factor(rise, length, p):
         return _hiking_on_paths(slope)
     secant = np.sqrt(1.0 + slope * slope)
     power = int(p[1]) if angle < 0.0 else int(p[2])
+    # Repeated multiplication, because powers of the libraries differ in the last bit.
     found = 1.0
     for _ in range(abs(power)):
         found *= secant
@@ -154,6 +161,7 @@ def slope_factors(ahead, back, u, v, length, p, scratch):
     angles, slopes = lanes(scratch, 0, count), lanes(scratch, count, count)
     for x in range(count):
         angles[x] = degrees_of(np.float64(v[x]) - np.float64(u[x]), np.float64(length[x]))
+    # The way back has the opposite angle, so one row of angles serves both.
     if kind in (TABLE, INVERSE):
         look_up_row(ahead, angles, 1.0, p, OF_TABLE)
         look_up_row(back, angles, -1.0, p, OF_TABLE)
@@ -179,6 +187,8 @@ def _compute_factors(angles, slopes, sign, kind, p):
     first, last = p[OF_TABLE], p[OF_TABLE + 1]
     count = angles.size
     for x in range(count):
+        # From here on NaN marks the steps that do not exist. Adding the angle minus itself, 0 or
+        # NaN, carries it along without a branch.
         angles[x] = angles[x] if (angles[x] >= first) & (angles[x] <= last) else np.nan
     if kind == TOBLER:
         for x in range(count):
@@ -191,6 +201,8 @@ def _compute_factors(angles, slopes, sign, kind, p):
     # the sign tells uphill and downhill, as long as powers differ
     down, up = int(p[1]), int(p[2])
     for x in range(count):
+        # The running product keeps the sign of the angle, which says which of the two powers it
+        # takes.
         sized = -1.0 if angles[x] < 0.0 else 1.0
         angles[x] = sized + (angles[x] - angles[x])
     for k in range(max(abs(down), abs(up))):
@@ -216,6 +228,7 @@ def horizontal_factor(direction, heading, p, at):
 @compiled(error_model="numpy")
 def _turn(angle):
     """Return the angle between two headings, 0 to 180 degrees, given their difference."""
+    # The nearest multiple of 360 is taken off, which leaves at most 180 but for rounding.
     rest = abs(angle - 360.0 * np.rint(angle * (1.0 / 360.0)))
     return 360.0 - rest if rest > 180.0 else rest
 

@@ -19,7 +19,7 @@ class Model:
     """Definition of a cost model."""
 
     summary: str
-    """What a step costs, in a line."""
+    """Description of the cost of a step, in a line."""
     needs: tuple[str, ...]
     """Rasters without which there is no cost: ``"friction"``, ``"elevation"``, and further ones."""
     symmetric: bool

@@ -27,6 +27,8 @@ def _heading(start, end, headings):
     """Return the heading of a step between two places."""
     here = int(start)
     there = int(end)
+    # Places are known modulo 8 and steps are at most 2 long. 8 keeps the difference positive, and 3
+    # centres what is left on 0.
     dy = ((there // 8 - here // 8 + 11) & 7) - 3
     dx = ((there % 8 - here % 8 + 11) & 7) - 3
     return headings[(dy + 2) * 5 + dx + 2]
@@ -36,6 +38,7 @@ def _heading(start, end, headings):
 def terrain_horizontal(dz, length, friction, p, start, end):
     factor = slope_factor(dz, length, p)
     rise = end[0] - start[0]
+    # A missing place marks a cell that no step may enter or leave.
     if not (start[3] >= 0.0 and end[3] >= 0.0):
         return np.nan
     at = int(p[NEXT])
@@ -62,6 +65,7 @@ def _weigh_row(ahead, back, u, v, length, friction, p, further, at_u, at_v, plan
     headings = p[int(p[at + NEXT]) :]
     there, again = lanes(scratch, 0, count), lanes(scratch, count, count)
     rest = lanes(scratch, 2 * count, scratch.size - 2 * count)
+    # `weigh_ground` overwrites this part of the scratch only later.
     felt = lanes(rest, 0, count)
     for way in range(2):
         mean = again if way else there

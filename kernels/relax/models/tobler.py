@@ -20,6 +20,7 @@ def tobler(dz, length, friction, p):
 
 
 def _emit(builder: Any, steps: list[Any], p: list[Any]) -> list[Any]:
+    # The operations of the formula in its order, so that the bits are the same.
     number, steep = steps[0][0].type, []
     for _, slope, _, _ in steps:
         sum_ = builder.fadd(slope, splat(number, 0.05))

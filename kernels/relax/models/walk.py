@@ -23,6 +23,7 @@ def walk(dz, length, friction, p):
 def _emit(builder: Any, steps: list[Any], p: list[Any]) -> list[Any]:
     a, b, c, d, slope_factor, weight = p
     found = []
+    # The branches of the formula become selections, in the same order of operations.
     for dz, slope, length, friction in steps:
         along = builder.fmul(builder.fmul(weight, friction), length)
         steep = builder.fcmp_ordered("<", slope, slope_factor)
@@ -34,6 +35,9 @@ def _emit(builder: Any, steps: list[Any], p: list[Any]) -> list[Any]:
 
 
 def _check(a: float, b: float, c: float, d: float, slope_factor: float, weight: float) -> None:
+    # The cost of a unit of length is linear in the slope between kinks. On gentle slopes downhill
+    # it is least at one end, 0 or slope_factor; elsewhere the rise adds to it, as its coefficient
+    # has the sign of the slope.
     if not (min(a + min(0.0, c * slope_factor), b, -d, weight) >= 0 and slope_factor <= 0):
         raise ValueError(
             f"walk coefficients {(a, b, c, d, slope_factor, weight)} can make a step's cost "

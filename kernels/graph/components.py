@@ -35,10 +35,14 @@ def join_last(indptr, indices, parent):
     one = indices.dtype.type(1)
     n = parent.size
     for i in range(n):
+        # From the last vertex down: the last neighbour, if it comes later, already leads to the
+        # greatest vertex of its tree.
         vertex = indices.dtype.type(n - 1 - i)
         begin, end = indptr[vertex], indptr[vertex + one]
         last = indices[end - indptr.dtype.type(1)] if begin < end else vertex
         parent[vertex] = parent[last] if last > vertex else vertex
+    # A parent must not be greater than its vertex, so trees are renamed after their smallest
+    # vertex.
     smallest = np.full(n, n, parent.dtype)
     for vertex in range(n):  # of those that lead to one vertex the first comes first
         greatest = parent[vertex]
@@ -55,6 +59,7 @@ def join_last_inside(indptr, indices, first, parent):
     for i in range(n):
         vertex = n - 1 - i
         begin, end = indptr[vertex], indptr[vertex + 1]
+        # Heads ascend in a row, so the arcs that leave the part stand at its ends.
         while begin < end and indices[end - 1] >= past:
             end -= 1
             leaving += 1
@@ -101,6 +106,8 @@ def join_last_of_part(indptr, indices, first, parent, crossing):
     count = np.uint64(0)
     end = np.uint64(indptr[n]) - base
     for i in range(n):
+        # Rows are visited from the last one back: where one begins, the one that is visited next
+        # ends.
         own = n - one - i
         vertex = low + own
         begin = np.uint64(indptr[own]) - base
@@ -115,6 +122,7 @@ def join_last_of_part(indptr, indices, first, parent, crossing):
             last = vertex if last >= past else last
         end = begin
         parent[vertex] = parent[last] if last > vertex else vertex
+        # Written always; counted if an arc leads to an earlier part.
         crossing[count] = own
         count += np.uint64(crosses)
     smallest = np.full(n, past, parent.dtype)
@@ -140,12 +148,15 @@ def join_part(indptr, indices, first, parent, root, crossing):
     for own in range(n):
         tail = parent.dtype.type(first + own)
         if parent[tail] != root:
+            # With a tree left out, an edge may be visited from one end only, so all arcs within the
+            # part are visited. Otherwise each edge is visited once, from its greater end.
             end = past if root < parent.size else tail
             for arc in range(np.int64(indptr[own]) - base, np.int64(indptr[own + 1]) - base):
                 if indices[arc] >= end:  # heads ascend
                     break
                 if indices[arc] >= low:
                     unite(parent, tail, indices[arc])
+    # Edges between parts are joined by the later part, when the parents of the earlier one are set.
     for own in crossing:
         tail = parent.dtype.type(first + own)
         for arc in range(np.int64(indptr[own]) - base, np.int64(indptr[own + 1]) - base):
@@ -161,6 +172,7 @@ def leaving_arcs(indptr, indices, first, arcs):
     count = 0
     for vertex in range(n):
         begin, end = indptr[vertex], indptr[vertex + 1]
+        # Heads ascend: the ends of the row tell whether an arc leaves.
         if begin == end or (indices[begin] >= first and indices[end - 1] < first + n):
             continue
         for arc in range(begin, end):

@@ -35,6 +35,8 @@ def components_on_device(rows: DeviceRows) -> Buffer:
     def launch(kernel: str, grid: tuple[int], *arguments: Any, threads: int = THREADS) -> None:
         device.launch(SOURCE, kernel, grid, (threads,), arguments, defines=defines)
 
+    # Cheap joins that leave few trees come first, then all arcs of the vertices outside the largest
+    # tree, as in Afforest.
     launch("start_parents", everywhere, *of_rows, counts)
     launch("shorten_paths", everywhere, parent, size)
     launch("join_last", everywhere, *of_rows)
@@ -73,6 +75,7 @@ def number_on_device(device: Device, root: Buffer, stored: Buffer) -> tuple[Buff
 
     launch("note_firsts")
     launch("mark_firsts", is_first)
+    # The number of first places up to each is the number of its component.
     number = xp.cumsum(is_first, dtype=root.dtype)
     launch("label_places", number, labels, sizes)
     return labels, sizes[: int(device.download(number[-1:])[0])].view(np.int64)
@@ -89,6 +92,7 @@ def part_components(
     rows, arcs = rows_inside(where, indptr, indices, first)
     root = components_on_device(rows)
     xp, n = where.array_module, rows.n
+    # Roots are counted in the order of vertices; a vertex has the number of its root.
     member = xp.cumsum(root == xp.arange(n, dtype=root.dtype), dtype=root.dtype)[root] - 1
     count = int(where.download(member.max().reshape(1))[0]) + 1 if n else 0
     firsts, sizes = xp.full(count, 2**63, np.uint64), xp.zeros(count, np.uint64)

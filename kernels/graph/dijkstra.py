@@ -73,6 +73,7 @@ def dijkstra(
     place = np.full(n, -1, np.int64)
     size = 0
     for vertex in starts:
+        # A start may be named more than once.
         if place[vertex] < 0:
             rise(heap, key, place, size, vertex, cost[vertex])
             size += 1
@@ -87,11 +88,15 @@ def dijkstra(
             head = indices[arc]
             total = known + weight[arc]
             if total < cost[head] and total <= most:
+                # Only vertices that are not settled come here: no sum is below a settled cost, as
+                # weights are not negative. So ``place`` need not be reset when a vertex leaves the
+                # heap.
                 if place[head] < 0:
                     place[head] = size
                     size += 1
                 cost[head] = total
                 rise(heap, key, place, place[head], head, total)
+    # Vertices left in the heap have costs above the bound; a later call continues with them.
     return relaxed, heap[:size].copy()
 
 

@@ -39,8 +39,10 @@ def _least_arcs(indptr, indices, weight, edge, first, best, other):
     low, n = np.uint64(first), np.uint64(best.size)
     for index in range(best.size):
         vertex = indices.dtype.type(index)
+        # ``least`` is the vertex itself as long as no arc has been chosen.
         taken, least = indptr[vertex], np.uint64(index)
         for arc in range(indptr[vertex], indptr[vertex + one]):
+            # Without a sign: heads before the part become numbers beyond it.
             head = np.uint64(indices[arc]) - low
             if (
                 head != vertex
@@ -61,6 +63,7 @@ def _join_vertices(best, other, edge, parent, chosen, chosen_tails):
     joined = 0
     for vertex in range(parent.size):
         head = other[vertex]
+        # Both have chosen the same edge: the smaller one is the root, and the edge is listed once.
         same = edge[best[head]] == edge[best[vertex]] if head != vertex else True
         root = same & (vertex <= head)
         parent[vertex] = vertex if root else head
@@ -76,6 +79,7 @@ def _number_roots(parent, number):
     """Put in the place of each parent the number of its root; return how many roots there are."""
     count = 0
     for vertex in range(parent.size):
+        # Each vertex gets the number of roots before it, which is a root's own number.
         number[vertex] = count
         count += parent[vertex] == vertex
     for vertex in range(parent.size):
@@ -104,6 +108,7 @@ def _remaining(indptr, indices, weight, first, parent, a, b, arcs, weights, tail
         here = parent[vertex]
         for arc in range(indptr[vertex], indptr[vertex + one]):
             head = np.uint64(indices[arc])
+            # Heads ascend. An edge is listed at its greater end, where the other one comes first.
             if head >= low + np.uint64(index):
                 break
             if head < low:
@@ -122,6 +127,8 @@ def _round(
     joined,
 ):  # fmt: skip
     """Join each component along its least edge; return edges and components left, and joins."""
+    # Any edge of each component to begin with, here its last one, so that the comparisons below
+    # always have one to compare with. ``count`` stands for a component without an edge.
     best[: parent.size] = count
     for i in range(count):
         best[a[i]] = best[b[i]] = i
@@ -131,6 +138,7 @@ def _round(
         for component in (a[i], b[i]):  # a call for each end would be compiled to branches
             kept, known = best[component], least[component]
             less = weight < known
+            # The total order: of equal weights the lower number, whatever the order of the list.
             if weight == known:
                 less = edge[arcs[i]] < edge[arcs[kept]]
             best[component] = i if less else kept
@@ -148,6 +156,8 @@ def _round(
             chosen_tails[joined] = tails[kept]
         joined += not root
     components = _number_roots(parent, number)
+    # Edges within a component are dropped. The list shrinks in place, as an edge is read before its
+    # place is written again.
     left = 0
     for i in range(count):
         here, there = parent[a[i]], parent[b[i]]
@@ -169,6 +179,7 @@ def _forest(indptr, indices, weight, edge, first, tails, chosen_tails):
     best = np.empty(n, indptr.dtype)
     number = np.empty(n, indices.dtype)
     parent = np.empty(n, indices.dtype)
+    # A forest has fewer than n edges. Arcs are written before they count, hence the place more.
     chosen = np.empty(n + 1, indptr.dtype)
     _least_arcs(indptr, indices, weight, edge, first, best, number)
     joined = _join_vertices(best, number, edge, parent, chosen, chosen_tails)
@@ -214,6 +225,7 @@ def strip_dead_ends(a: Any, b: Any, border: Any, kept: Any) -> None:
             edge = edges[vertex]
             kept[edge] = False
             degree[vertex] = 0
+            # The other end of the edge, which may have become a dead end itself.
             vertex = np.int64(a[edge]) ^ np.int64(b[edge]) ^ vertex
             degree[vertex] -= 1
             edges[vertex] ^= edge

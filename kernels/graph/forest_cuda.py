@@ -19,7 +19,7 @@ FINISH_THREADS = 1024
 SHORT = 2**15
 """Edges of a list whose rounds one block does."""
 KEPT = 2
-"""Which part of the edges is expected to be left after a round."""
+"""Factor by which a round is expected to reduce the number of edges."""
 ROUNDS = 72
 """No graph takes more: each round halves the components."""
 DENSE = 6
@@ -103,11 +103,15 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
     device, n, word = rows.device, rows.n, rows.word
     assert rows.weight is not None
     empty = device.array_module.empty
+    # A weight and an edge number of 32 bits each are compared as one word; anything longer takes
+    # two.
     wide = rows.defines["WEIGHT"] > 0 or word.itemsize > 4
     degree = rows.arcs / n
     lanes = next(lanes for lanes in (1, 4, 8, 32) if lanes == 32 or degree <= 2 * lanes)
     defines = {**rows.defines, "WIDE": int(wide), "LANES": lanes}
     most = max(rows.arcs // 2, 1)
+    # Ends, arcs and weights of the edges that are left; a round reads one list and writes the
+    # other.
     lists = [[*(empty(most, word) for _ in range(3)), empty(most, np.uint64)] for _ in range(2)]
     best = [empty(n, np.uint64) for _ in range(3)]
     numbers = [empty(n if wide else 1, word) for _ in range(3)]
@@ -147,6 +151,8 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
         )  # fmt: skip
         done = 0
         while True:
+            # The host does not wait for the lengths: it launches as many rounds as a list of the
+            # expected length needs, and one block does those of what is then left.
             while expected > SHORT // 4 and done < ROUNDS:
                 now, then = done % 2, 1 - done % 2
                 turn = lengths, np.int32(done)
@@ -177,6 +183,8 @@ def forest_on_device(rows: DeviceRows, edge: Buffer) -> Buffer:
                 return int(found[0])
 
     light = rows.light_weight if degree > DENSE else None
+    # Light edges first: they join nearly all vertices, so of the many heavy edges only few still
+    # lie between components when these are listed.
     if light is None:
         count = join_between(0, MOST_KEY, COUNTS, most // 2)
     else:

@@ -20,7 +20,7 @@ from orograph.kernels.prefetch import prefetch
 from orograph.tiles.arrays import Array
 
 HOPS_AHEAD = 24
-"""How many vertices before its turn a row is fetched; its place in `indptr`, twice as many."""
+"""Number of vertices by which a row is prefetched ahead of its turn; its `indptr`, twice that."""
 
 
 @compiled
@@ -32,6 +32,8 @@ def level_hops(indptr, indices, starts, most, hops):
     where a row has fewer. What a vertex needs is in no order in memory: it is fetched long before.
     """
     one, two = indices.dtype.type(1), indices.dtype.type(2)
+    # One place more than vertices, since a head is written before it is known to be new. The zeros
+    # behind stand for vertex 0, whose row prefetches far ahead may fetch for nothing.
     queue = np.zeros(hops.size + 1 + 2 * HOPS_AHEAD, indices.dtype)
     unseen = np.ones(hops.size, np.uint8)
     begin, end = 0, 0
@@ -50,6 +52,8 @@ def level_hops(indptr, indices, starts, most, hops):
             prefetch(indices, indptr[queue[i + HOPS_AHEAD]])
             arc = indptr[tail]
             past = indptr[tail + one]
+            # Three arcs from the front of what is left of the row and one from its back. The minima
+            # keep within the row; an arc that is taken twice is not new the second time.
             while arc < past:
                 last = past - one
                 head = indices[arc]
@@ -70,8 +74,10 @@ def level_hops(indptr, indices, starts, most, hops):
                 unseen[head] = 0
                 arc += two + one
                 past -= one
+        # What has been appended is the next level.
         begin = stop
         level += hops.dtype.type(1)
+    # The last level is not expanded; its vertices have not been given their hops yet.
     for i in range(begin, end):
         hops[queue[i]] = level
 
@@ -86,6 +92,7 @@ def level_predecessors(indptr: Any, indices: Any, position: Any, hops: Any, befo
             continue
         for arc in range(indptr[tail], indptr[tail + one]):
             head = indices[arc]
+            # Of all tails one hop nearer, the first in the source.
             if hops[head] == hops[tail] + 1 and (before[head] < 0 or position[tail] < before[head]):
                 before[head] = position[tail]
 
@@ -104,6 +111,8 @@ def _next_level(indptr, indices, hops, others, queue, begin, end, level):
                 hops[head] = level
                 queue[last] = head
                 last += 1
+                # The other search has been here. The level is finished all the same: of several
+                # such vertices the first in the source counts.
                 met |= others[head] >= 0
     return last, met
 
@@ -112,6 +121,8 @@ def _next_level(indptr, indices, hops, others, queue, begin, end, level):
 def _arcs_of(indptr, queue, begin, end):
     one = queue.dtype.type(1)
     count = 0
+    # Signed before they are subtracted: in Numba a signed and an unsigned integer of 64 bits add up
+    # to a float.
     for i in range(begin, end):
         count += np.int64(indptr[queue[i] + one]) - np.int64(indptr[queue[i]])
     return count
@@ -170,6 +181,8 @@ def between(
             begin_t, end_t = end_t, last
     way = np.empty(level_s + level_t + 1 if met else 0, np.int64)
     if met:
+        # Each shortest path has one vertex at this distance from s. It is among those of the last
+        # level of s, and at the radius of t from the other end.
         middle = np.int64(-1)
         for i in range(begin_s, end_s):
             vertex = np.int64(queue_s[i])
@@ -182,6 +195,7 @@ def between(
         for i in range(level_t):
             at = level_s + i
             way[at + 1] = _nearer(indptr, indices, position, hops_t, way[at])
+    # Only vertices that were reached are reset, so that resetting costs no more than the search.
     for i in range(end_s):
         hops_s[queue_s[i]] = -1
     for i in range(end_t):

@@ -32,7 +32,7 @@ from orograph.tiles.arrays import Array
 
 NEAR, FAR = 1, 2
 AHEAD, COST_AHEAD = 12, 4
-"""How many vertices before its turn a row is fetched, and the costs of its first and last head."""
+"""Numbers of vertices by which a row, and the costs of its end heads, are prefetched ahead."""
 
 
 @compiled
@@ -60,6 +60,7 @@ def near_far(
     near = np.zeros(n + 1 + AHEAD, indices.dtype)  # a ring of n + 1: one place stays free
     starts, waiting = waiting, 0
     least = nothing
+    # Drop starts that are named more than once. The list shrinks in place.
     for i in range(starts):
         vertex = far[i]
         if listed[vertex] == 0:
@@ -68,6 +69,7 @@ def near_far(
             waiting += 1
             least = min(least, cost[vertex])
     relaxed = 0
+    # All vertices with costs below ``below`` have been relaxed at these costs.
     below = least
     while waiting and least <= upto:
         bound = max(below, least) + width
@@ -79,6 +81,8 @@ def near_far(
             known = cost[vertex]
             if known < below:  # it has been relaxed since it was listed
                 listed[vertex] = 0
+            # The second comparison takes the least cost even where adding the width is lost in
+            # rounding.
             elif known < bound or known <= least:
                 listed[vertex] = NEAR
                 near[end] = vertex
@@ -90,10 +94,14 @@ def near_far(
                 rest = min(rest, known)
         waiting = kept
         least = rest
+        # The noted least may belong to a vertex that has been relaxed since. Then nothing is near,
+        # and the exact least of the rest decides in the next turn.
         if begin != end:
             below = bound
         while begin != end:
             tail = near[begin]
+            # Old or blank places of the ring name some vertex too, whose row is fetched for
+            # nothing.
             row = indptr[near[begin + AHEAD]]
             prefetch(indices, row)
             prefetch(weight, row)
@@ -113,17 +121,22 @@ def near_far(
                     cost[head] = total
                     lists = listed[head]
                     if total < bound:
+                        # NEAR and FAR are bits: the length grows by 1 unless the vertex is already
+                        # in the list. The ring wraps around after its last place.
                         near[end] = head
                         end += 1 - (lists & NEAR)
                         end = end if end <= n else 0
                         listed[head] = lists | NEAR
                         prefetch(indptr, head)
                     else:
+                        # A vertex of this list that is lowered below the bound stays in it until
+                        # the next pass drops it.
                         far[waiting] = head
                         waiting += 1 - (lists >> 1)
                         listed[head] = lists | FAR
                         least = min(least, total)
     kept = 0
+    # Those that were lowered below the last bound after they were listed have been relaxed.
     for i in range(waiting):
         if cost[far[i]] >= below:
             far[kept] = far[i]
@@ -154,6 +167,7 @@ def arcs_outside(indptr: Any, heads: Any, first: Any) -> Any:
     """
     n = indptr.size - 1
     low, high = heads.dtype.type(first), heads.dtype.type(first + n - 1)
+    # The first pass counts, the second one writes.
     found = np.empty(0, np.int64)
     for writing in (False, True):
         count = 0
@@ -224,11 +238,13 @@ class HostPart:
         cost = self.cost[number]
         lower = costs < cost[vertices]
         lowered = vertices[lower]
+        # The same vertex may come with several costs.
         np.minimum.at(cost, lowered, costs[lower])
         waiting = np.union1d(self._waiting[number], lowered)
         relaxed = 0
         if cost[waiting].min(initial=self._nothing) <= upto and waiting.size:
             relaxed, waiting = self._relax(cost, waiting, upto)
+            # Vertices of other parts have no arcs here; their costs are read by `beyond`.
             waiting = waiting[waiting < self._own]
         self._waiting[number] = waiting
         return relaxed, cost[waiting].min(initial=self._nothing)

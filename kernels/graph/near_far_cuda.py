@@ -25,7 +25,7 @@ ROOM = 2
 MOST_SOURCES, SHARE = 1056, 0.5
 """Searches from many sources at a time, and the share of the free memory that they take."""
 HOPS_WIDTH = 64
-"""Of a bucket, in hops."""
+"""Width of a bucket, in hops."""
 FEW, MANY = 64, 4
 """A bucket that takes less or more than these parts of the vertices changes the width."""
 FIRST_HOPS, FURTHER = 64, 4
@@ -81,14 +81,17 @@ class Search:
         self._own = np.int64(n if own is None else own)
         degree = rows.arcs / n
         lanes, sparse = lanes_for(n, degree), degree <= SPARSE
+        # A vertex of many arcs stands in the list once more for each 32 arcs a lane.
         capacity = ROOM * n + rows.arcs // (32 * lanes)
         self.near = empty(capacity, np.uint64) if near is None else near
         self._listed = empty(n, np.uint32)
+        # The far vertices of this bucket and of the next one, which change places.
         self._lists = empty(n, rows.word), empty(n, rows.word)
         self._cost, self._relaxed = empty(n, np.int64), empty(n, np.int64)
         # numbers that are not negative have the order of their bits
         self._none = int(unreached(dtype).view(np.int64))
         width = float(width) * (SPARSE_WIDTH if sparse else DENSE_WIDTH / degree**2)
+        # A width of integers is at most the cost that stands for no path.
         unit = dtype.type(min(int(width), self._none) if dtype.kind == "i" else width)
         state = np.zeros(WORDS, np.int64)
         state[LEAST], state[WIDTH] = self._none, unit.view(np.int64)
@@ -138,6 +141,7 @@ class Search:
         if count == 0:
             return
         keys = (costs + costs.dtype.type(0)).view(np.int64)  # + 0 makes -0 0
+        # One transfer for both.
         given = upload(np.concatenate([vertices.astype(np.int64, copy=False), keys]))
         self._launch(
             "lower_vertices", blocks_for(count, THREADS)[0], given[:count], given[count:],
@@ -167,6 +171,8 @@ class Search:
                     self._listed, self._state, turn, self._most, self._few, self._many, least,
                 )  # fmt: skip
                 bucket, parity = bucket + 1, 1 - parity
+            # The only wait for the device: once in BATCH buckets. Buckets behind the end find
+            # nothing to do.
             words = rows.device.download(self._state[LEAST:])
             if words[OVER - LEAST]:
                 self._parity = int(words[OVER - LEAST]) - 1
@@ -181,6 +187,7 @@ class Search:
     def restore(self, cost: Array, waiting: Array) -> None:
         """Continue a new search from the costs of another, and the vertices that wait in it."""
         relaxed = cost.view(np.int64).copy()
+        # A vertex waits if its cost is below the one at which it was relaxed.
         relaxed[waiting] = self._none
         self._cost[:] = self._relaxed[:] = self.rows.device.upload(relaxed)
         self.lower(waiting, cost[waiting])
@@ -208,6 +215,7 @@ class DevicePart:
         self._arrived: list[Array] = []
         self._relaxed = [0] * len(sources)
         for starts in sources:
+            # The searches take turns, so they share the largest of their arrays.
             near = self._searches[0].near if self._searches else None
             search = Search(self._rows, dtype, width, most, own, near)
             search.lower(starts, np.zeros(starts.size, dtype))
@@ -303,6 +311,7 @@ def search_many(rows: DeviceRows, starts: Array, width: Any, most: Any) -> Buffe
 
 def sources_at_once(rows: DeviceRows) -> int:
     """Return how many starts `search_many` has memory for at a time."""
+    # Cost and mark, and four lists of vertices.
     a_source = rows.n * (12 + 4 * rows.word.itemsize)
     return int(min(MOST_SOURCES, SHARE * rows.device.free_bytes() // a_source))
 
@@ -333,6 +342,8 @@ def between(
     """
     device, xp, ends = rows.device, rows.device.array_module, ((rows, s), (incoming, t))
     most, met = FIRST_HOPS, False
+    # Searches of limited depth from both ends, further and further until they overlap: near pairs
+    # need no search of the whole graph.
     while not met:
         hops = [hops_on_device(links, np.array([start]), most) for links, start in ends]
         both = (hops[0] >= 0) & (hops[1] >= 0)

@@ -22,6 +22,8 @@ from orograph.tiles.arrays import Array
 @compiled
 def _on_cycle(tail_of, seen):
     """Return a vertex on a cycle of the predecessors, or -1."""
+    # Each walk up the predecessors marks its vertices with its start. A walk that meets its own
+    # mark has found a cycle; an earlier walk's mark leads to where that walk ended without one.
     seen[:] = -1
     for start in range(tail_of.size):
         vertex = start
@@ -36,6 +38,7 @@ def _on_cycle(tail_of, seen):
 @compiled
 def _search(indptr, indices, weight, looked_at, cost, tail_of):
     n = cost.size
+    # One place stays free, so that a full ring differs from an empty one.
     ring = np.empty(n + 1, np.int64)
     queued = np.zeros(n, np.uint8)
     seen = np.empty(n, np.int64)
@@ -61,6 +64,8 @@ def _search(indptr, indices, weight, looked_at, cost, tail_of):
                     ring[end] = head
                     end = end + 1 if end < n else 0
                 lowered += 1
+                # The search for a cycle takes O(n), as long as what has been lowered since the last
+                # one.
                 if lowered == n:
                     lowered = 0
                     vertex = _on_cycle(tail_of, seen)
@@ -88,6 +93,7 @@ def negative_cycle(
     vertex = _search(*rows, looked_at, np.zeros(n, dtype), tail_of)
     if vertex < 0:
         return None
+    # Of parallel arcs the lightest counts.
     cycle = _round(tail_of, vertex)
     weights = []
     for tail, head in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
@@ -121,5 +127,6 @@ def _round(tail_of: Array, vertex: int) -> list[int]:
         cycle.append(head)
         if head == vertex:
             break
+    # The predecessors were followed against the arcs.
     cycle.reverse()
     return cycle

@@ -34,6 +34,7 @@ from orograph.kernels.prefetch import prefetch
 @compiled
 def hand_over(vertex, value, bounds, pending, count, key, listed):
     """Let a vertex wait in its part."""
+    # The part whose first vertex is the last one not beyond this vertex.
     part = np.searchsorted(bounds, np.int64(vertex), side="right") - 1
     key[part] = min(key[part], value)
     if listed[vertex] == 0:
@@ -66,6 +67,7 @@ def paths_in_part(
     """
     base, first = np.int64(indptr[0]), bounds[part]
     own = np.uint64(bounds[part + 1] - first)
+    # The part's share of ``pending`` serves as the list far, in place.
     far = pending[first : bounds[part + 1]]
     waiting = count[part]
     near = np.zeros(own + np.uint64(1 + AHEAD), np.uint32)  # from 0 in the part
@@ -121,6 +123,8 @@ def paths_in_part(
                 if total <= most and total < cost[head]:
                     fresh += cost[head] == nothing
                     cost[head] = total
+                    # Without a sign: a head before the part becomes a number beyond it, so one
+                    # comparison will do.
                     inside = np.uint64(head) - np.uint64(first)
                     if inside >= own:
                         hand_over(head, total, bounds, pending, count, key, listed)
@@ -133,12 +137,15 @@ def paths_in_part(
                         listed[head] = lists | NEAR
                         prefetch(indptr, inside)
                     else:
+                        # There is room: the vertices that this bucket began with have left the
+                        # list, and none of them comes back to it before the bucket ends.
                         far[waiting] = head
                         waiting += 1 - (lists >> 1)
                         listed[head] = lists | FAR
                         least = min(least, total)
     kept = 0
     for i in range(waiting):
+        # Those that were lowered below the last bound after they were listed have been relaxed.
         if cost[far[i]] >= below:
             far[kept] = far[i]
             kept += 1
@@ -160,6 +167,8 @@ def _by_level(far, waiting, hops, upto, listed):
         level = np.int64(hops[far[i]])
         if level <= upto:
             low, high, taken = min(low, level), max(high, level), taken + 1
+    # A counting sort. Counts stand two places further on, so that while vertices are put, place
+    # level + 1 becomes the end of the level, which is the beginning of the next.
     starts = np.zeros(max(high - low, 0) + 3, np.int64)
     for i in range(waiting):
         level = np.int64(hops[far[i]])
@@ -209,6 +218,8 @@ def hops_in_part(
     base, first, past = np.int64(indptr[0]), bounds[part], bounds[part + 1]
     far = pending[first:past]
     ready, starts, low, kept = _by_level(far, count[part], hops, upto, listed)
+    # A vertex may be in the queue twice: from the list, and because it has been lowered meanwhile.
+    # The blanks are the part's first vertex, so that prefetches ahead stay within its rows.
     queue = np.zeros(past - first + ready.size + 1 + 2 * HOPS_AHEAD, indices.dtype)
     queue[:] = first
     begin, end = 0, 0
@@ -217,6 +228,7 @@ def hops_in_part(
     run = 0
     one, two, three = np.int64(1), np.int64(2), np.int64(3)
     other: Any
+    # A level consists of what the level before has found and of what waited in the list.
     while level <= upto and (begin < end or run + 2 < starts.size):
         if run + 2 < starts.size:
             for i in range(starts[run], starts[run + 1]):
@@ -236,6 +248,7 @@ def hops_in_part(
             end_of_row: Any = np.int64(indptr[tail + 1]) - base
             if arc == end_of_row or level >= most:
                 continue
+            # Heads ascend in a row, so its first and last tell whether all lie in the part.
             if weight is None and indices[arc] >= first and indices[end_of_row - 1] < past:
                 while arc < end_of_row:
                     last = end_of_row - one
@@ -245,6 +258,7 @@ def hops_in_part(
                         queue[end] = head
                         end += known > following
                         fresh += known == nothing
+                        # At once, so that an arc that is taken twice does not count twice.
                         hops[head] = min(known, following)
                     arc += three
                     end_of_row -= one
@@ -267,6 +281,8 @@ def hops_in_part(
         level += 1
     waiting = 0
     least = nothing
+    # Vertices beyond the bound go on waiting: those of the list that were not lowered below it, and
+    # those of the level that was found last.
     for i in range(kept):
         vertex = far[i]
         if hops[vertex] > upto:
@@ -312,6 +328,8 @@ def dijkstra_in_part(
     place = np.full(own, -1, np.int64)
     size = 0
     for i in range(count[part]):
+        # A vertex in the heap is not in the list; what remains in the heap is listed again at the
+        # end.
         rise(heap, keys, place, size, np.int64(far[i]) - first, cost[far[i]])
         listed[far[i]] = 0
         size += 1
@@ -369,6 +387,7 @@ def relax_in_part(
     base, first = np.int64(indptr[0]), bounds[part]
     own = bounds[part + 1] - first
     far = pending[first : bounds[part + 1]]
+    # `hand_over` keeps keys, which have no meaning where weights may be negative.
     unkeyed = np.zeros(count.size, np.int64)
     ring = np.empty(own + 1, np.uint32)
     begin, end = 0, count[part]
@@ -379,6 +398,7 @@ def relax_in_part(
         tail = np.int64(ring[begin])
         vertex = tail + first
         known = cost[vertex]
+        # No path without a cycle costs so little.
         if known < floor:
             lowered = np.iinfo(np.int64).max
             break
@@ -400,6 +420,7 @@ def relax_in_part(
                     ring[end] = inside
                     end = end + 1 if end < own else 0
     waiting = 0
+    # What has not been relaxed within the budget waits for the next visit.
     while begin != end:
         far[waiting] = ring[begin] + first
         waiting += 1

@@ -29,7 +29,7 @@ from orograph.kernels.prefetch import prefetch
 from orograph.tiles.arrays import Array
 
 AHEAD = 32
-"""How many places before its turn a cost is fetched."""
+"""Number of places by which a cost is prefetched ahead of its turn."""
 STRATEGIES = ("active", "output", "input")
 
 
@@ -41,6 +41,9 @@ def pull(indptr, tails, weight, nothing, cost):
         least = cost[vertex]
         for arc in range(indptr[vertex], indptr[vertex + 1]):
             known = cost[tails[arc]]
+            # Without the first comparison a negative weight would make a path of the cost that
+            # stands for none. Costs lowered earlier in the round are used at once; the least sums
+            # are the same.
             if known != nothing and known + weight[arc] < least:
                 least = known + weight[arc]
         if least < cost[vertex]:
@@ -54,6 +57,7 @@ def add_weights(tails, weight, nothing, cost, sums):
     """Write the sum of each arc's weight and the cost of its tail."""
     for arc in range(tails.size):
         known = cost[tails[arc]]
+        # Likewise: what stands for no path takes no weight.
         sums[arc] = known if known == nothing else known + weight[arc]
 
 
@@ -89,6 +93,7 @@ def push(indptr, indices, weight, cost, active, count, following, queued):
                     queued[head] = 1
                     following[lowered] = head
                     lowered += 1
+    # Clear the marks of this round only, in as many steps as it has lowered vertices.
     for i in range(lowered):
         queued[following[i]] = 0
     return lowered

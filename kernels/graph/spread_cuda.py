@@ -86,6 +86,8 @@ def _push(rows: DeviceRows, starts: Array, keys: Buffer, rounds: int) -> bool:
     done = 0
     while True:
         parity = done % 2
+        # The only wait for the device: once in BATCH rounds. Rounds behind the end have no active
+        # vertex.
         left = int(device.download(counts)[parity])
         if left == 0 or done == rounds:
             return left == 0
@@ -138,6 +140,8 @@ def _over_all(rows: DeviceRows, keys: Buffer, strategy: str, rounds: int) -> boo
             count = np.int64(rows.arcs)
             _launch(rows, "add_weights", rows.arcs, (rows.indices, rows.weight, keys, sums, count))
             _launch(rows, "take_least", rows.arcs, (heads, sums, keys, count, lowered))
+        # The mark accumulates over the rounds of a batch, so it is 0 only if none of them lowered a
+        # cost.
         if (done + 1) % BATCH == 0 or done + 1 == rounds:
             if device.download(lowered)[0] == 0:
                 return True
@@ -158,6 +162,7 @@ def _keys(cost: Array) -> npt.NDArray[np.int64]:
     """Return costs as keys: see spread.cu."""
     if cost.dtype.kind == "i":
         return cost.astype(np.int64)
+    # Adding 0 turns -0 into 0, so that equal costs have equal keys.
     return _flip((cost + 0.0).view(np.int64))
 
 
@@ -166,4 +171,6 @@ def _costs(keys: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> Array:
 
 
 def _flip(bits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    # A negative float has the reverse order of its bits: all but the sign are inverted. The same
+    # again gives the float back.
     return bits ^ (bits >> 63 & np.int64(2**63 - 1))

@@ -41,8 +41,12 @@ def tight_tree(
         begin += 1
         for arc in range(indptr[tail], indptr[tail + one]):
             head = indices[arc]
+            # A sum that equals the cost of unreached vertices is that of no path.
             if cost[tail] + weight[arc] != cost[head] or cost[head] == nothing:
                 continue
+            # The queue is in the order of hops, so a vertex is at its least number of hops when it
+            # is first met. Later tails at the same distance only compete by their place in the
+            # source.
             if hops[head] < 0:
                 hops[head] = hops[tail] + 1
                 before[head] = position[tail]

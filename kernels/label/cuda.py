@@ -74,6 +74,7 @@ def label_buffers(
         device.launch(SOURCE, kernel, grid, block, arguments, defines=defines)
 
     blocks = (-(-h // BLOCK[0]) * -(-w // BLOCK[1]),)
+    # Cells at the inner edges of blocks, one thread each.
     edges = (h - 1) // BLOCK[0] * w + (w - 1) // BLOCK[1] * h
     tile = (classes, height, width, np.int32(connectivity == 8), *limits[:, 0])
     launch("label_blocks", blocks, LABEL_THREADS, *tile, local, labels, nodes)
@@ -102,6 +103,7 @@ def measure_buffers(device: Device, found: LabelBuffers, count: int) -> tuple[Bu
     h, w = found.labels.shape
     size = array_module.zeros(count, np.uint64)
     box = array_module.zeros((count, 4), np.int32)
+    # Beyond all columns to begin with, since left sides are found as minima.
     box[:, 1] = w
     if count:
         blocks = (-(-h // BLOCK[0]) * -(-w // BLOCK[1]),)

@@ -88,7 +88,7 @@ class EncodedLabels:
     """Labels of a tile stored by cells, as a Blosc frame that a GPU has made and can decode."""
 
     frame: npt.NDArray[np.uint8]
-    """Of a square tile: its cells beyond the labels are 0."""
+    """Blosc frame of a square tile, whose cells beyond the labels are 0."""
     side: int
     """Cells a side of that square."""
     shape: tuple[int, int]
@@ -131,4 +131,5 @@ def as_line(out: Integers) -> tuple[Integers, int]:
     pitch = out.strides[0] // out.itemsize
     if out.strides[1] != out.itemsize or pitch < w:
         raise ValueError(f"out: strides {out.strides} are not those of contiguous rows")
+    # To the last cell of the last row: the rest of its pitch may lie beyond the memory.
     return as_strided(out, ((h - 1) * pitch + w,), (out.itemsize,)), pitch

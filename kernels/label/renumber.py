@@ -31,6 +31,7 @@ def number_rows(
     table : (n + 1,) int64, out
         The number of each label.
     """
+    # ``touching`` ascends as the components do, so one pass meets each of them in turn.
     t = 0
     table[0] = 0
     for y in range(base.size):
@@ -38,6 +39,8 @@ def number_rows(
         for c in range(rows[y], rows[y + 1]):
             if t < touching.size and touching[t] == c:
                 table[c + 1] = labels[t]
+                # A component that begins in the tile takes up a number of this row, although a node
+                # further up has assigned it.
                 number += owned[t] and labels[t] > 0
                 t += 1
             elif kept[c]:

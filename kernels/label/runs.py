@@ -38,6 +38,7 @@ def _equal(typingctx: Any, row: Any, at: Any, other: Any, beside: Any) -> Any:
         for k in (0, 2):
             array = context.make_array(signature.args[k])(context, builder, args[k])
             place = builder.bitcast(builder.gep(array.data, [args[k + 1]]), kind.as_pointer())
+            # Aligned as a single element: the 64 keys may begin at any cell.
             sides.append(builder.load(place, align=element.width // 8))
         return builder.bitcast(builder.icmp_unsigned("==", *sides), ir.IntType(WORD))
 
@@ -52,6 +53,8 @@ def _read_keys(row, key, magnitude, limit, nodata):
     one = limit.dtype.type(1)
     for x in range(w):
         v = row[x]
+        # Without a sign 0 wraps to the greatest word, so one comparison excludes 0, infinity and
+        # NaN.
         ok = ((v & magnitude[0]) - one) < limit[0]
         out[x] = v if ok & (v != nodata[0]) else v ^ v  # 0 of the same dtype
 
@@ -70,6 +73,8 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
     """
     h, w = bits.shape
     words = starts.shape[1]
+    # Key 0 is the cell west of the row, and keys behind the row fill its last word: background all
+    # of them, so runs end at both ends of the row.
     above = np.zeros(words * 64 + 1, bits.dtype)
     here = np.zeros(words * 64 + 1, bits.dtype)
     zeros = np.zeros(64, bits.dtype)
@@ -89,6 +94,7 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             edges[y, k] = edge
             starts[y, k] = start
             total += count_bits(start)
+        # Each run is its own parent until a contact with the row above is found.
         ids = parent[at:total]
         for i in range(ids.size):
             ids[i] = np.uint32(at + np.uint64(i))
@@ -144,6 +150,7 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             up += count_bits(up_start)
             at += count_bits(start)
         for i in range(m):
+            # United only now that all runs of the row have their first parents.
             unite(parent, deferred[i, 0], deferred[i, 1])
         above, here = here, above
     base[h] = total
@@ -159,6 +166,8 @@ def number_components(parent, runs):
     first = np.empty(count, np.int32)
     n = 0
     for r in range(runs):
+        # Runs before r hold numbers by now. A parent comes before its run, so it has its own
+        # already.
         p = parent[r]
         if p == r:
             first[n] = r
@@ -172,6 +181,7 @@ def number_components(parent, runs):
 @compiled
 def find_cells(starts, base, width, runs, cells):
     """Write the row-major indices of the first cells of some runs, which are in ascending order."""
+    # Runs ascend: row, word and the rest of the word go on from one run to the next.
     y = -1
     k = 0
     at = 0  # number of the first run that remains in the word
@@ -190,6 +200,7 @@ def find_cells(starts, base, width, runs, cells):
             k += 1
             word = starts[y, k]
             ends += np.int64(count_bits(word))
+        # The runs before it in the word are taken off, one bit each.
         while at < r:
             word &= word - ONE
             at += 1
@@ -237,6 +248,8 @@ def measure_runs(starts, edges, base, component, width, size, box):
             while edge:
                 x = min(np.int64(k * 64) + np.int64(trailing_zeros(edge)), width)
                 if label:
+                    # Rows come from the top, so the first run of a component sets the top of its
+                    # box and the last one its bottom.
                     if size[label] == 0:
                         box[label, 0] = y
                         box[label, 1] = begin
@@ -278,6 +291,7 @@ def write_runs(starts, edges, base, component, width, table, out, pitch):
                 bit = edge & (~edge + ONE)
                 edge ^= bit
                 if label != background:
+                    # The first LANES cells were written when the run began.
                     begin += np.uint64(LANES)
                     while begin < x:
                         for i in range(LANES):

@@ -77,6 +77,7 @@ def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
     full = int(np.iinfo(word).max)
     magnitude, limit, mark = full, full, 0
     if dtype.kind == "f":
+        # The sign is left out: 0 and -0 are both background.
         magnitude = full >> 1
         limit = int(dtype.type(np.inf).view(word)) - 1
         if nodata is not None and math.isfinite(nodata):
@@ -139,6 +140,7 @@ def find_components(
     size, box = np.zeros(n + 1, np.int64), np.empty((n + 1, 4), np.int64)
     if measure:
         measure_runs(starts, edges, base, component, w, size, box)
+    # A component begins in a row above if its first run has a number below those of the row.
     rows = np.searchsorted(first, base.astype(first.dtype))
     labels = RunLabels(w, starts, edges, base, component)
     return TileComponents(labels, first, rows, size[1:], box[1:])

@@ -60,8 +60,11 @@ def unite(parent, a, b):
     up_b = parent[b]
     while up_a != up_b:
         if up_a < up_b:
+            # From here on ``a`` is the vertex with the greater parent.
             a, b = b, a
             up_a, up_b = up_b, up_a
+        # Splicing: the vertex moves to the other, smaller branch, whether it was a root or not. If
+        # not, the climb goes on from its old parent, which has to be joined too.
         parent[a] = up_b
         if a == up_a:
             return True
@@ -123,6 +126,7 @@ def hook_roots(parent, a, b):
 def compress_paths(parent):
     """Make each vertex's parent its root."""
     for vertex in range(parent.size):
+        # Vertices ascend and parents are smaller, so the parent leads to its root directly.
         root = parent[vertex]
         above = parent[root]
         while root != above:

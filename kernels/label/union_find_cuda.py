@@ -38,6 +38,8 @@ def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = 
     if method == "rem":
         over_edges("join_edges")
     elif method == "compress":
+        # A pass lowers a root to one neighbour alone, so passes are repeated until all edges lie
+        # within components.
         while bool((parent[a] != parent[b]).any()):
             over_edges("lower_roots")
             over_vertices("compress_paths")

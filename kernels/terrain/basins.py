@@ -35,6 +35,7 @@ def _first_of_groups(lower: int, connectivity: int) -> int:
     """
     bits = [i for i in range(8) if lower >> i & 1]
     group = {i: i for i in bits}
+    # Twice round the ring, so that a group which goes on over its end becomes one.
     for i in 2 * bits:
         # next in the ring; and two sides of the cell touch at a corner
         for j in ((i + 1) % 8, (i + 2) % 8)[: 2 if connectivity == 8 and i % 2 == 0 else 1]:
@@ -62,6 +63,9 @@ def _find_lower(keys, y, w, out):
     sw, ss, se = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
     for x in range(w):
         k = c[x]
+        # Of equal heights the earlier cell is the lower one, so the four neighbours before the cell
+        # are compared by "not higher", those behind it by "lower". No branch depends on the
+        # heights.
         r = np.uint8(1) if ww[x] <= k else np.uint8(0)
         r |= np.uint8(2) if nw[x] <= k else np.uint8(0)
         r |= np.uint8(4) if nn[x] <= k else np.uint8(0)
@@ -104,6 +108,7 @@ def _label_basins(keys, groups, labels, pits, saddles, ways):
                 t = i + step[d]
                 # an earlier neighbour's label, or where that one leads; or ~t of a later one
                 flat[i] = flat[t] if d < 4 else ~t
+                # More than one group of lower neighbours.
                 if first & (first - np.uint64(1)):
                     saddles[saddle] = i
                     ways[saddle] = first
@@ -115,6 +120,7 @@ def _label_basins(keys, groups, labels, pits, saddles, ways):
             while t < 0:
                 t = flat[~t]
             j = i
+            # All cells on the way get the label too, so each is passed twice at most.
             while flat[j] < 0:
                 after = ~flat[j]
                 flat[j] = t
@@ -161,6 +167,7 @@ def _raise_cells(values, labels, levels, out):
     h, w = values.shape
     for y in range(h):
         for x in range(w):
+            # Not the maximum: a comparison with NaN is false, so NaN stays.
             level = levels[labels[y, x]]
             z = values[y, x]
             out[y, x] = level if level > z else z
@@ -213,6 +220,7 @@ def tile_basins(
     keys = make_keys(values, mark, (w + 9) // 8 * 8).keys
     if upside_down:
         missing = keys[0, 0]
+        # Reverses the order of valid cells; missing cells keep the greatest key.
         np.subtract(missing - 1, keys, out=keys, where=keys != missing)
     labels = np.empty((h, w), np.int32)
     pits, saddles = np.empty((2, h * w), np.int32)

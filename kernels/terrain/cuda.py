@@ -69,10 +69,12 @@ def basins_on_device(
     launch(
         *("descend", (-(-h // BLOCK) * -(-w // BLOCK),), values, *size),
         *(*key_limits(np.dtype(values.dtype), nodata), scalar(np.int32, nodata is not None)),
+        # Keys are combined with this word by exclusive or: all ones turn their order round.
         *(scalar(key, np.iinfo(key).max if upside_down else 0),),
         *(device.upload(FIRST_OF_GROUPS[connectivity]), lead, ways, is_pit, counts),
     )
     ends, count = _prefix_sums(device, counts)
+    # How many pits there are is known now, so labels take as few bytes as they need.
     label = np.dtype(np.uint16 if count < 2**16 else np.uint32)
     defines["LABEL"] = f"UInt{8 * label.itemsize}"
     labels, pits = xp.empty((h, w), label), xp.empty(count, np.int32)

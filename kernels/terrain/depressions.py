@@ -45,9 +45,9 @@ class Water(NamedTuple):
     cells: npt.NDArray[np.int32]
     """Row-major in the tile, ascending."""
     pit: npt.NDArray[np.int32]
-    """Of each the pit that is the lowest of what is joined below it."""
+    """Lowest pit of the basins that are joined below the height of each of the cells."""
     key: Keys
-    """Of their heights."""
+    """Order keys of the heights of the cells."""
 
 
 @compiled
@@ -78,12 +78,16 @@ def _list_meetings(
         h = heir[v]
         if not own[v] or h < 0 or not own[h]:
             continue
+        # Pits come by the height at which they yield, so those that yield to h at one height come
+        # one after the other, and the latest group of h is the only one that can be theirs.
         g = latest[h]
         if g < 0 or key[met[g]] != key[v]:
             g = groups
             groups += 1
             latest[h] = g
             met[g] = v
+            # A pit that yields at the same height as h adds no depression to h: that height ends
+            # the last one anyway.
             if key[v] != key[h]:
                 first[h + 1] += 1
         else:
@@ -154,6 +158,7 @@ def _find_outermost(heir: Any, outermost: Any) -> None:
     outermost[:] = -1
     for v in range(heir.size):
         top = v
+        # Up to a pit that is known or yields to the outside; then all on the way are set.
         while outermost[top] < 0 and heir[top] >= 0:
             top = heir[top]
         if outermost[top] >= 0:
@@ -178,12 +183,16 @@ def _find_water(
     for i in range(values.size):
         z, p = values[i], np.int64(labels[i]) - 1
         if p >= 0 and z < highest[p]:
+            # The water of the pit met another's no higher than here, so the cell lies in what they
+            # made.
             while died[p] <= z:
                 p = heir[p]
             cells[count], pit[count] = i, p
             if kind == 0:
                 keys[count] = order_float(np.float64(z))
             elif kind == 1:
+                # The order keys of `order_keys`: the sign bit is inverted, so that negative heights
+                # come first.
                 keys[count] = np.uint64(np.int64(z)) ^ (np.uint64(1) << np.uint64(63))
             else:
                 keys[count] = np.uint64(z)

@@ -77,6 +77,7 @@ def _split(key, kind):
     bits = (~key if negative else key) ^ _TOP  # without the sign
     field = np.int64(bits >> np.uint64(52))
     whole = bits & _FRACTION
+    # Field 0 means subnormal numbers, which have no hidden bit and the exponent of field 1.
     if field:
         whole |= _HIDDEN
         field -= 1
@@ -98,6 +99,7 @@ def _find_magnitudes(keys, least, greatest):
 @compiled
 def _add_product(row, low, a, b, exponent, times):
     """Add a product of two unsigned integers and a small signed one to a row of words."""
+    # The product of 128 bits by halves of 32; none of these sums exceeds 64 bits.
     a0, a1, b0, b1 = a & _LOW, a >> _WORD, b & _LOW, b >> _WORD
     middle = a1 * b0 + (a0 * b0 >> _WORD)
     other = a0 * b1 + (middle & _LOW)
@@ -106,6 +108,7 @@ def _add_product(row, low, a, b, exponent, times):
     at, shift = exponent // 32 - low, np.uint64(exponent % 32)
     carry = _ZERO
     while lower or upper or carry:
+        # 32 bits of the product at a time, moved by less than a word; what is beyond is carried.
         part = (lower & _LOW) << shift | carry
         if part & _LOW:
             row[at] += np.int64(part & _LOW) * times
@@ -154,6 +157,8 @@ def _add_up(order, first, parent, cells, areas, sums):
 def _normalise(words):
     for row in words:
         for i in range(row.size - 1):
+            # The shift rounds down, so a negative word borrows from the next and leaves 0 to 2**32
+            # - 1.
             row[i + 1] += row[i] >> 32
             row[i] &= 0xFFFFFFFF
 
@@ -183,6 +188,7 @@ def _round(row, low):
     exponent = 32 * (low + top) + length - 1  # of the highest bit
     if exponent > 1023:
         return np.inf
+    # A float keeps 53 bits of the 64, a subnormal one fewer the smaller it is.
     lost = 11 + max(-1022 - exponent, 0)
     if lost > 64:
         return 0.0
@@ -193,6 +199,7 @@ def _round(row, low):
         kept = head >> np.uint64(lost)
         half = (head >> np.uint64(lost - 1) & _ONE) != _ZERO
         below = (head & ((_ONE << np.uint64(lost - 1)) - _ONE)) != _ZERO
+    # Half to even: up if more than half is lost, or just half and the last bit is odd.
     if half and (below or rest or (kept & _ONE) != _ZERO):
         kept += _ONE
     if exponent >= -1022:
@@ -221,6 +228,7 @@ def _round_volumes(number, level, kind, cells, areas, low, sums, sum_low, out):
         sign = -1 if negative else 1
         if areas.shape[1]:
             for w in range(areas.shape[1]):
+                # The level times each word of the area, at the power that the word stands for.
                 area = np.uint64(areas[d, w])
                 _add_product(total, sum_low, height, area, power + 32 * (low + w), sign)
         else:

@@ -36,9 +36,9 @@ class Merged(NamedTuple):
     dead: Indices
     """Vertices that are decided, in the order in which they yielded."""
     heir: Indices
-    """For each of them the lowest vertex here of the component that it yielded to."""
+    """Lowest vertex here of the component to which each decided vertex yielded."""
     saddle: Indices
-    """For each of them the edge."""
+    """Edge along which each decided vertex yielded."""
     kept: Indices
     """Vertices kept for the parent, ascending."""
     up: Indices
@@ -66,8 +66,12 @@ def _merge(
             continue
         if b < a:
             a, b = b, a
+        # Component a has the lower pit, so b yields. Vertices are numbered by their pits, so the
+        # smallest vertex of a component is its root and its lowest pit.
         parent[b] = a
         if open_[b]:
+            # The component that yields may have lower edges outside, so from now on the union may,
+            # too.
             open_[a] = True
             keep[a] = True
             up[passed, 0], up[passed, 1], up[passed, 2] = edge, a, b
@@ -84,6 +88,9 @@ def _spread_levels(
 ) -> None:
     for i in range(dead.size - 1, -1, -1):
         v, a = dead[i], heir[i]
+        # In reverse order, so that the level of the vertex to which this one yielded is known: it
+        # yielded later, or is kept. A basin fills up to its saddle; where the water beyond stands
+        # higher, both are one.
         reached[v] = reached[a]
         if weight[i] >= level[a]:
             level[v] = weight[i]
@@ -96,6 +103,7 @@ def _spread_levels(
 @compiled
 def _find_heirs(dead: Any, met: Any, key: Any, cell: Any, heir: Any) -> None:
     for i in range(dead.size - 1, -1, -1):
+        # In reverse order: the heirs of the other component are known.
         v, a = dead[i], met[i]
         # of all that meet at one saddle only the lowest lives on
         while key[a] < key[v] or (key[a] == key[v] and cell[a] <= cell[v]):

@@ -26,6 +26,7 @@ def _start_bins(words, shift, mask, bins):
         bins[(word >> shift) & mask] += 1
     start = 0
     for digit in range(bins.size):
+        # Counts become the places where digits begin: an exclusive prefix sum.
         start, bins[digit] = start + bins[digit], start
 
 
@@ -41,6 +42,8 @@ def _sort_by(words, order):
     mask = np.uint64((1 << _BITS) - 1)
     spare_words, spare = np.empty_like(words), np.empty_like(order)
     while done < 64 and differ >> np.uint64(done):
+        # Bits in which no two words differ do not count, so a digit begins at the next one that
+        # does.
         done += trailing_zeros(differ >> np.uint64(done))
         shift = np.uint64(done)
         _start_bins(words, shift, mask, bins)
@@ -81,6 +84,7 @@ def _pack(words, places):
     for word in words:
         low, high = min(low, word), max(high, word)
         differ |= word ^ words[0]
+    # All words end in the same bits, so differences from the least one end in as many zeros.
     common = np.uint64(trailing_zeros(differ)) if differ else np.uint64(0)
     if ((high - low) >> common) >> np.uint64(64 - places):
         return False
@@ -101,6 +105,7 @@ def order_cells(key: npt.NDArray[np.uint64], cell: Indices) -> Indices:
     """
     if (cell[1:] >= cell[:-1]).all():
         return _order_of(key.copy())
+    # Sorted by the lesser key first, then stably by the greater one.
     order = order_indices(cell)
     return order[_order_of(key[order])]
 

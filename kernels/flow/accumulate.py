@@ -35,6 +35,8 @@ def hand_on(high, low, source, to_high, to_low, target):
     """Add the amount at one place to that at another, of other arrays or of the same."""
     to_high[target] += high[source]
     if low.size:
+        # Both are below 2**62, so the sum has no sign bit; what is beyond 62 bits is one whole
+        # unit.
         fraction = to_low[target] + low[source]
         to_high[target] += fraction >> BITS
         to_low[target] = fraction & _FRACTION
@@ -48,6 +50,9 @@ def _accumulate(numbers, steps, waiting, high, low):
             waiting[i + steps[numbers[i]]] += 1
     done = 0
     for first in range(numbers.size):
+        # Kahn's algorithm, which follows the water as long as the cell below waits for nothing
+        # else. At most eight cells flow into one, so counts fit uint8 beside the mark of what is
+        # done.
         if waiting[first] != 0 or numbers[first] == MISSING:
             continue
         i = first
@@ -86,6 +91,8 @@ def _exits_of(numbers, steps, border, seen, exits):
     """Find the last cell of the path from each of some cells."""
     for b in range(border.size):
         i = border[b]
+        # Cells on the way are marked with the number of the path, by which a later one that runs
+        # into them finds the same exit.
         while seen[i] == 0:
             seen[i] = b + 1
             if numbers[i] >= SINK:
@@ -114,6 +121,8 @@ def first_unfit(numbers: Array, values: Array, nodata: Any, has_nodata: bool, mo
     for y in range(numbers.shape[0]):
         unfit = False
         for x in range(numbers.shape[1]):
+            # A row at a time, without a branch in its loop; only a row with such a cell is searched
+            # again.
             fits = _fits(values[y, x], nodata, has_nodata, most)
             unfit |= (numbers[y, x] != MISSING) & (not fits)
         if unfit:
@@ -133,6 +142,8 @@ def to_fixed(values: Array, high: Integers, low: Integers) -> None:
     """
     for i in range(values.size):
         value = float(values[i])
+        # The fraction is exact. It is below 1 by at least 2**-53, so rounding it never makes a
+        # whole unit.
         whole = np.floor(value)
         high[i] = np.int64(whole)
         low[i] = np.int64(np.rint((value - whole) * 2.0**BITS))
@@ -141,6 +152,7 @@ def to_fixed(values: Array, high: Integers, low: Integers) -> None:
 @compiled
 def _rounded(high, low):
     """Return a fixed-point number as a float, rounded once, half to even."""
+    # Both terms are floats then, so only their sum is rounded; or there is one term alone.
     if high == 0 or (low & _BEYOND_FLOAT == 0 and high < 2**53):
         return high + low * 2.0**-BITS
     # the leading bits as an integer, its last one set if any beyond them is

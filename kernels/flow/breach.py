@@ -47,7 +47,7 @@ _LEAST = -np.finfo(np.float64).max
 _BLOCK = 16
 """Cells a side of the blocks whose least heights are known."""
 _NONE, _LOWER, _LEAVES = 0, 1, 2
-"""How a search ends: without a trench, at lower ground, or at a cell that drains."""
+"""Ends of a search: without a trench, at lower ground, or at a cell that drains."""
 
 
 @compiled
@@ -63,6 +63,7 @@ def find_pits(surface: Heights, pits: Integers, first: Cell, last: Cell, reach: 
     reach
         Cells from a pit to the border of its window.
     """
+    # A pit whose window has no lower and no missing cell has no trench, and is not searched from.
     least = _least_of_blocks(surface)
     count = 0
     for y in range(first[0], last[0]):
@@ -91,6 +92,7 @@ def _least_of_blocks(surface):
     for y in range(height):
         for x in range(width):
             own = surface[y, x]
+            # True for NaN too.
             if not own >= least[y // _BLOCK, x // _BLOCK]:
                 least[y // _BLOCK, x // _BLOCK] = -np.inf if np.isnan(own) else own
     return least
@@ -153,6 +155,8 @@ def _search(surface, y, x, reach, deepest, number, seen, back, costs, keys):
     seen[pit] = number
     cost, key, queued = 0.0, pit, 0
     while True:
+        # A key is the number of steps times the cells of the window, plus the cell: entries of
+        # equal cost come by steps, then by position.
         cell, steps = key % (side * side), key // (side * side)
         row, column = y - reach + cell // side, x - reach + cell % side
         here = surface[row, column]
@@ -224,11 +228,13 @@ def _dig(surface, y, x, reach, ending, key, back, path, breached, top, left):
     cell, length = key % (side * side), key // (side * side)
     own = surface[y, x]
     end = surface[y - reach + cell // side, x - reach + cell % side]
+    # Back from the end to the pit, by the steps by which cells were entered.
     for k in range(length, 0, -1):
         path[k] = cell
         step = back[cell]
         cell -= _ROWS[step] * side + _COLUMNS[step]
     level = own
+    # The end of a trench is lowered only if water leaves there; lower ground stays as it is.
     for k in range(1, length + 1 if ending == _LEAVES else length):
         if ending == _LEAVES:
             level = max(np.nextafter(level, -np.inf), _LEAST)

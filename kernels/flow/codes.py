@@ -48,9 +48,9 @@ class Encoding(NamedTuple):
     """Codes of an encoding."""
 
     steps: tuple[int, ...]
-    """Of each step."""
+    """Code of each step."""
     leaving: tuple[int, ...]
-    """Of each step, where it leads off the grid or into nodata."""
+    """Code of each step that leads off the grid or into nodata."""
     sink: int
     nodata: int
     dtype: type[np.integer[Any]]
@@ -116,6 +116,8 @@ def _decode(codes, numbers, steps, out):
             unknown += number == UNKNOWN
             line[x] = number
     flat = out.reshape(-1)
+    # A second pass, since a step may lead to a row whose numbers the first one had yet to write.
+    # The ring of `MISSING` stands for what is beyond the array.
     for y in range(1, height + 1):
         first = y * (width + 2) + 1
         for i in range(first, first + width):
@@ -148,10 +150,12 @@ def decode(
     if nodata is not None and LOWEST <= nodata <= HIGHEST and nodata == int(nodata):
         numbers[int(nodata) - LOWEST] = MISSING
     if codes.dtype.itemsize == 1:
+        # Codes of 8 bits are looked up by their bits, taken as unsigned.
         of_bits = numbers[np.arange(256).astype(np.uint8).view(codes.dtype).astype(int) - LOWEST]
         bits = codes.view(np.uint8)
     else:
         of_bits = np.arange(256).astype(np.uint8)
+        # Anything else than a whole number within bounds is unknown before it is looked up.
         known = (codes >= LOWEST) & (codes <= HIGHEST) & (codes == np.trunc(codes))
         bits = np.where(known, numbers[np.where(known, codes, 0).astype(int) - LOWEST], UNKNOWN)
         missing = np.isnan(codes) if codes.dtype.kind == "f" else np.zeros(codes.shape, np.bool_)

@@ -60,6 +60,7 @@ def accumulate(
     fractions.
     """
     device = device or current_device()
+    # Fractions in two halves, so that sums of unsigned words need no carry until the end.
     words = [high, low >> HALF, low & (2**HALF - 1)] if low.size else [high]
     sums = device.upload(np.stack(words).view(np.uint64))
     size, count = scalar(np.int64, numbers.size), scalar(np.int32, len(words))
@@ -67,11 +68,14 @@ def accumulate(
     for pointers in _rounds(numbers, device):
         if pointers is None:
             return find_circle(numbers)
+        # Pointer jumping: each cell adds its sum of the round before to the cell that lies 1, 2, 4,
+        # ... steps below. What is read must not be changed by the same round.
         before = sums.copy()
         device.launch(SOURCE, "add_up", grid, (THREADS,), (pointers, size, count, before, sums))
     found = device.download(sums).view(np.int64)
     high[:] = found[0]
     if low.size:
+        # The carries: from the lower half to the upper one, and from there to whole units.
         upper = found[1] + (found[2] >> HALF)
         high += upper >> HALF
         low[:] = (upper & (2**HALF - 1)) << HALF | found[2] & (2**HALF - 1)
@@ -106,6 +110,7 @@ def _rounds(numbers: Array, device: Device) -> Iterator[Buffer | None]:
     pointers = xp.empty(count, np.int32)
     down = device.upload(numbers.reshape(-1)), size, scalar(np.int32, numbers.shape[1]), pointers
     device.launch(SOURCE, "point_down", grid, (THREADS,), down)
+    # A path has fewer steps than cells. What still leads on after that many doublings is a circle.
     for _ in range(count.bit_length()):
         if not bool((pointers >= 0).any()):
             return

@@ -67,6 +67,7 @@ def step_down(
     surface: Array, valid: Array, reciprocals: Array, numbers: Array, order: Integers
 ) -> int:
     """Write the steps of cells that drain by themselves; return how many others there are."""
+    # Adding it to smaller types widens them before heights are subtracted.
     zero = np.uint64(0) if surface.dtype == np.uint64 else np.float64(0)
     flat: int = _step_down(surface, zero, valid, reciprocals, numbers, order)
     return flat
@@ -79,6 +80,7 @@ def _step_down(surface, zero, valid, reciprocals, numbers, order):
     found = np.empty(width, np.int64)
     flat = 0
     for y in range(height):
+        # Below every slope downhill, even one that underflows to 0.
         best[:] = -1.0
         found[:] = SINK
         own = surface[y + 1, 1 : width + 1]
@@ -92,6 +94,7 @@ def _step_down(surface, zero, valid, reciprocals, numbers, order):
             if valid[y + 1, x + 1] == 0:
                 number = MISSING
             elif number == SINK:
+                # Backwards, so that the first such step in the order is the one that stays.
                 for k in order[::-1]:
                     if valid[y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]] == 0:
                         number = LEAVES + k
@@ -125,6 +128,8 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) ->
             j = i + _ROWS[k] * (width + 2) + _COLUMNS[k]
             if flat_hops[j] == 0 and heights[j] == heights[i]:
                 flat_hops[i] = 1
+                # Exchanged with the first of the others, so the list begins with those that have
+                # hops.
                 undrained[n] = undrained[first]
                 undrained[first] = i
                 first += 1
@@ -154,6 +159,7 @@ def start_away(surface: Array, valid: Array, numbers: Array, hops: Array, undrai
                 i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
                 if valid[i, j] and surface[i, j] > surface[y + 1, x + 1]:
                     hops[y + 1, x + 1] = 1
+                    # As in `start_hops`: those that have hops come first.
                     undrained[count] = undrained[first]
                     undrained[first] = cell
                     first += 1
@@ -211,6 +217,8 @@ def spread_hops(
     flat, heights = hops.reshape(-1), surface.reshape(-1)
     first, start, end, settled = 0, 0, 0, 0
     while first < seeds.size or start < end:
+        # Both lists ascend, the queue because it grows by one hop at a time: the lesser of their
+        # first entries is the least of all, as in Dijkstra's algorithm, without a heap.
         if start == end or (first < seeds.size and values[first] <= flat[queue[start]]):
             i = seeds[first]
             value = values[first]
@@ -263,6 +271,7 @@ def step_down_gradients(
                 other = hops[i, j]
                 if other < 0 or other == far or surface[i, j] != surface[y + 1, x + 1]:
                     continue
+                # A neighbour of the same height that drains is taken at once.
                 if other == 0:
                     numbers[y, x] = k
                     break

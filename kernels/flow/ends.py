@@ -24,6 +24,8 @@ def _label_ends(numbers, steps, labels, ends):
         number = numbers[i]
         if number < SINK:
             target = i + steps[number]
+            # An earlier cell's entry is copied, be it a label or where it leads; ~target is
+            # negative.
             labels[i] = labels[target] if target < i else ~target
         elif number == MISSING:
             labels[i] = 0
@@ -31,6 +33,8 @@ def _label_ends(numbers, steps, labels, ends):
             ends[count] = i
             count += 1
             labels[i] = count
+    # Every walk labels its cells, so that without circles no cell is passed more than twice:
+    # further steps would go round.
     left = 2 * numbers.size
     for i in range(numbers.size - 1, -1, -1):
         label = labels[i]

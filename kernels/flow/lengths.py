@@ -39,8 +39,10 @@ def _measure_paths(numbers, steps, lengths, width, found):
             left += lengths[i // width if rows else 0, numbers[i]]
             i += steps[numbers[i]]
         beyond = found[i]
+        # Earlier walks have resolved their cells, so this cell is the walk's own: it goes round.
         if beyond == _PASSED:
             return False
+        # The same path again: what is left of the sum loses a step at each cell.
         known = i
         i = first
         while i != known:
@@ -87,6 +89,7 @@ def join_lengths(
     beyond : has the length of what leaves the node at each cell; becomes that of what leaves each
         child.
     """
+    # Downstream cells first: what is beyond them is known when others need it.
     for i in order[::-1]:
         target = onward[i]
         if target >= 0:

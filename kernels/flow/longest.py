@@ -27,6 +27,7 @@ def _longest_paths(numbers, steps, lengths, width, waiting, found):
             waiting[i + steps[numbers[i]]] += 1
     done = 0
     for first in range(numbers.size):
+        # Kahn's algorithm, as in `orograph.kernels.flow.accumulate`.
         if waiting[first] != 0:
             continue
         i = first

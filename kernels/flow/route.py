@@ -34,6 +34,8 @@ def _order_leaving(exits, onward, waiting, order):
     for first in range(count):
         if onward[first] == -1 or waiting[first] != 0:
             continue
+        # Kahn's algorithm, which goes on with the cell that it has freed instead of keeping a
+        # queue. Cells on a circle are never freed.
         i = first
         while i >= 0 and waiting[i] == 0:
             waiting[i] = -1
@@ -72,6 +74,8 @@ def route(
     high_in, low_in : what enters at each cell from outside of the node; becomes all that enters.
     """
     for i in range(exits.size):
+        # What enters from outside leaves its child as well; then cells in order pass on all they
+        # have.
         if exits[i] >= 0:
             hand_on(high_in, low_in, i, high, low, exits[i])
     for i in order:
@@ -98,6 +102,7 @@ def follow(
     label : has the label of what leaves the node at each cell; becomes that of the path's end.
     """
     for i in order[::-1]:
+        # Downstream cells first, so that each finds the answer where its path goes on.
         target = onward[i]
         if target < 0:
             last[i] = i

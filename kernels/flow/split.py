@@ -64,10 +64,12 @@ def arctan(x: float) -> float:
     x = 1 / x if inverse else x
     # halve the angle twice: at most tan(pi / 16), where the series is short
     for _ in range(2):
+        # tan(a / 2) = tan a / (1 + sqrt(1 + tan(a)**2)).
         x = x / (1 + np.sqrt(1 + x * x))
     square = x * x
     series = 0.0
     for n in range(_SERIES.size):
+        # Horner's scheme for 1 - x**2 / 3 + x**4 / 5 - ..., from the last term on.
         series = _SERIES[n] - square * series
     angle = 4 * (x * series)
     return np.pi / 2 - angle if inverse else angle
@@ -82,6 +84,8 @@ def _steeper(own, first, second, straight, slanting, beside, number, best):
     tangent is that of the angle from the side: infinite where water goes to the corner alone.
     """
     falls, turns = (own - first) * straight, (first - second) * beside
+    # Water goes along the side if the corner is not lower than the side's cell, within the facet if
+    # the descent turns by less than its angle, else to the corner.
     lower = first < own
     level = lower & (second >= first)
     within = lower & (second < first) & (turns < falls * (straight / beside))
@@ -120,6 +124,8 @@ def _steepest_facets(above, here, below, row, facets, shares):
         corner = below[x + 2]
         best = _steeper(own, side, corner, s, se, e, 6.0, best)
         best = _steeper(own, here[x + 2], corner, e, se, s, 7.0, best)
+        # Facets whose side lies in the row have the angle between east and the diagonal, the others
+        # the rest of the right angle.
         facet, angle = best[1], arctan(best[2])
         beside_row = (facet == 0) | (facet == 3) | (facet == 4) | (facet == 7)
         facets[x], shares[x] = facet, min(angle / (flat if beside_row else steep), 1.0)
@@ -143,6 +149,7 @@ def _split_in_two(flat, numbers, base, steps, row, kinds, shares, receivers, fac
         elif flat[i + steps[code]] < flat[i]:
             facet = int(facets[x])
             kinds[x] = INFINITE + facet
+            # A portion of 0 or 1 leaves one of the two without water.
             receivers[x] = (shares[x] < 1) * _SIDES[facet] | (shares[x] > 0) * _CORNERS[facet]
         else:
             kinds[x], receivers[x] = code, 1 << code
@@ -199,6 +206,7 @@ def _split_to_all(flat, numbers, base, steps, row, kinds, shares, receivers):
             drop = own - flat[i + steps[k]]
             total += drop * row[k] if drop > 0 else 0.0
             lower |= (drop > 0) << k
+        # If slopes underflow or overflow, there is nothing to divide by: all goes by the D8 step.
         if 0 < total < np.inf:
             kinds[x], shares[x], receivers[x] = MULTIPLE, total, lower
 
@@ -253,8 +261,11 @@ def count_waiting(
     begins with them. Cells of the ring wait for ever.
     """
     height, width = kinds.shape
+    # Counted are givers whose sums are not known. Afterwards all givers are written, since the sums
+    # are over all of them.
     unknown = np.isnan(sums)
     _find_givers(np.where(unknown, receivers, np.uint8(0)), givers)
+    # More than eight, the greatest number of givers: cells of the ring never become ready.
     waiting[:] = 255
     count = 0
     for y in range(1, height - 1):
@@ -313,8 +324,11 @@ def add_up(
         done += 1
         i = queue[end]
         y = i // width
+        # The heights have a ring of two cells, all else has one of one cell.
         j = i + 2 * y + width + 3  # the same cell among the heights
         own = surface[j]
+        # The weight, then the neighbours in ascending order of their steps: floats are added in one
+        # order.
         total = weights[y - 1, i - y * width - 1]
         left = taken[i]
         while left:

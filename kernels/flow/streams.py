@@ -32,14 +32,17 @@ def _trace(numbers, streams, steps, width, inflows, entered, cells, pieces, onwa
         if streams[i] and numbers[i] < SINK and streams[i + steps[numbers[i]]]:
             below = i + steps[numbers[i]]
             entered[below] = entered[below] or inflows[i] == _RING
+            # Cells of the ring keep their mark, by which pieces end there.
             if inflows[below] != _RING:
                 inflows[below] += 1
     count = done = 0
     for first in range(numbers.size):
         if not streams[first] or inflows[first] == _RING:
             continue
+        # In the midst of a piece: one cell flows in, and it lies in the tile.
         if inflows[first] == 1 and not entered[first]:
             continue
+        # What begins at a cell with one inflow goes on from beyond the tile.
         pieces[count], starts[count] = done, inflows[first] != 1
         i = first
         while True:
@@ -49,6 +52,7 @@ def _trace(numbers, streams, steps, width, inflows, entered, cells, pieces, onwa
             if below == i or not streams[below]:
                 onward[count] = NONE
                 break
+            # At a confluence, or beyond the tile.
             if inflows[below] != 1:
                 onward[count] = below
                 break
@@ -128,6 +132,7 @@ def join_pieces(
             link[i], position[i] = links, before
             before += sizes[i]
             done += 1
+            # Up to the end of the stream, or to the piece that begins the next link.
             if onward[i] < 0 or starts[onward[i]]:
                 break
             i = onward[i]
@@ -171,6 +176,8 @@ def order_links(
         while i >= 0 and waiting[i] == 0:
             waiting[i] = -1
             done += 1
+            # A head has order 1. Elsewhere all that flows in is known: Strahler's order is the
+            # greatest of it, one more if it comes twice; Shreve's magnitude is the sum.
             shreve[i] = max(shreve[i], 1)
             strahler[i] = max(strahler[i] + (of_most[i] > 1), 1)
             below = downstream[i]

@@ -64,6 +64,7 @@ class ResidentCosts:
                 "most: pass it in parts, or use backend='numba'"
             )
         self._defines = {k: v for k, v in definitions(rules).items() if k != "WARPS"}
+        # Kernels take a pointer to either raster; one that the model does not have is never read.
         spare = device.upload(rasters[0])
         friction, elevation = (
             (spare if raster is rasters[0] else device.upload(raster)) if raster.size else spare
@@ -105,6 +106,7 @@ class ResidentCosts:
                 halves = zip([matrices[half] for half in step.halves], borders, strict=True)
                 self._join(step, places, count, [*chain(*halves)], laid, out)
             matrices.append(out)
+            # Memory is free as soon as no later step needs it, as `peak_elements` reckons.
             for half in done:
                 matrices[half] = None
         n = steps[-1].border
@@ -140,6 +142,7 @@ class ResidentCosts:
         nodes, inside, line_in, begins, edges = tables
         which = (*halves, nodes, np.int32(blocks), inside)
         bytes_of_all = (3 * n * m + m * m) * self.dtype.itemsize
+        # All of a small part fits into shared memory, so one kernel joins it.
         if n <= SMALL and bytes_of_all <= SMALL_BYTES and not step.seam:
             self._launch(
                 "join_small", (parts,), 128, (*which, line_in), (n, m), (out,), shared=bytes_of_all
@@ -177,6 +180,7 @@ class ResidentCosts:
             (work,),
             lanes=lanes,
         )
+        # Of a symmetric matrix the tiles up to the diagonal.
         tiles = across * (across + 1) // 2 if self.rules.symmetric else across * across
         self._launch(
             "join_halves",
@@ -196,6 +200,8 @@ class ResidentCosts:
             self._launch("close_long_lines", (parts,), 256, (lines,), (m,), (), shared=shared)
             return
         tiles = -(-m // STEP)
+        # The blocked closure: the diagonal block, then the blocks in its row and column, then all
+        # others.
         turns = ((0, 2 * tiles), (1, tiles * tiles)) if tiles > 1 else ()
         for k in range(0, m, STEP):
             self._launch("close_diagonals", (parts,), threads, (lines,), (m, k), (), shared=shared)

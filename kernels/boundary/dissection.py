@@ -99,6 +99,7 @@ def elimination_plan(height: int, width: int) -> EliminationPlan:
     def visit(number: int, y: int, x: int) -> int:
         """List a part after its descendants; return the elements of the stack that they need."""
         h, w, first, second, border, _, _ = shapes[number]
+        # The second half is solved while the matrix of the first one waits on the stack.
         need = border * border
         if first >= 0:
             down, right = h - shapes[second][HEIGHT], w - shapes[second][WIDTH]
@@ -133,6 +134,8 @@ def _describe(h: int, w: int, shape: Callable[[int, int], int]) -> tuple[list[in
         ]
         own = [len(edges), *(n for edge in edges for n in edge)]
         return own, [h, w, -1, -1, len(border), 0, 0]
+    # Across the longer side. The line is the last row or column of the first half and the first one
+    # of the second.
     down, right = (h // 2, 0) if h >= w else (0, w // 2)
     first = Rectangle(0, 0, down + 1 if down else h, right + 1 if right else w)
     second = Rectangle(down, right, h - down, w - right)
@@ -154,6 +157,7 @@ def runs_of(whole: dict[tuple[int, int], int], part: dict[tuple[int, int], int])
         here = part.get(cell)
         if here is None:
             continue
+        # The cell goes on with the last run if it comes next in both orders.
         if found and number == found[-1][0] + found[-1][2] and here == found[-1][1] + found[-1][2]:
             found[-1][2] += 1
         else:

@@ -211,13 +211,18 @@ def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, sym
         whole[i * LEAF + i] = 0
     for e in range(0, 5 * edges, 5):
         i, j, v, u, d = table[e], table[e + 1], y + table[e + 2], x + table[e + 3], table[e + 4]
+        # Moves 1 and 3 of ``FORWARD`` are diagonal.
         if four and (d & 1):
             continue
         whole[uint64(i * LEAF + j)] = weights[uint64(d), uint64(v), uint64(u)]
         if not symmetric:
+            # The planes of reverse steps stand behind the four of forward steps.
             d += 4
         whole[uint64(j * LEAF + i)] = weights[uint64(d), uint64(v), uint64(u)]
     for k in range(count):
+        # Floyd-Warshall. The pivot's row does not change in its own turn, as the diagonal is 0.
+        # Rows are LEAF cells long, unreached beyond the last cell, so that loops over them have a
+        # fixed length.
         for j in range(LEAF):
             pivot[j] = whole[k * LEAF + j]
         for i in range(count):
@@ -241,6 +246,7 @@ def gather_half(out, n, left, right, half, size, runs, line, below):
     m = line.size
     for r in range(0, runs.size, 3):
         p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
+        # Runs up to the row's own: the triangle below the diagonal, rounded up to whole runs.
         for t in range(0, r + 3 if below else runs.size, 3):
             q0, b0, columns = runs[t], runs[t + 1], runs[t + 2]
             for i in range(rows):
@@ -310,6 +316,8 @@ def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, sizes
         na = shapes[shape[FIRST], BORDER]
         nb = shapes[shape[SECOND], BORDER]
         m = shape[LINE]
+        # Nodes come in postorder, so the matrices of the two halves are on top of the stack. They
+        # are copied before the result takes their place.
         b = stack[end - nb * nb : end]
         a = stack[end - nb * nb - na * na : end - nb * nb]
         runs = tables[at + 1 : at + 1 + 3 * tables[at]]
@@ -324,6 +332,8 @@ def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, sizes
         gather_half(out, n, to_line, from_line, b, nb, more, sb, symmetric)
         for s in range(m):
             for t in range(m):
+                # Both halves hold the cells of the line; a path between two of them may lie in
+                # either.
                 line[s * m + t] = min(a[sa[s] * na + sa[t]], b[sb[s] * nb + sb[t]])
         pass_line(out, n, line, m, to_line, from_line, work, symmetric)
         end -= na * na + nb * nb

@@ -75,6 +75,7 @@ def _alternate(state: TileState, links: InnerLinks) -> None:
     """Lower costs along links and steps in turn until neither lowers any."""
     rows, columns = links.cells
     settled = None
+    # Costs only fall, each to a sum along a path, so the turns end.
     while True:
         known = state.dist[rows + 1, columns + 1]
         settled = links.lower(known, settled, state.unreached, state.rules.limit)

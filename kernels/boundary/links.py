@@ -44,6 +44,8 @@ class BlockLinks:
         wanted = _codes(cells, np.broadcast_to(moves, cells.shape), self.shape[1])
         if not self.codes.size:
             return costs
+        # The first code that is not less than the wanted one; past the end the last code, which
+        # differs from it.
         place = np.minimum(np.searchsorted(self.codes, wanted), self.codes.size - 1)
         found = self.codes[place] == wanted
         return np.where(found, np.minimum(costs, self.costs[place]), costs)
@@ -94,6 +96,7 @@ def block_links(
     """
     near = are_neighbours(tail, head, steps)
     codes = _codes(tail[near], (head - tail)[near], shape[1])
+    # By code, then by cost: the first of each code is the cheapest.
     order = np.lexsort((cost[near], codes))
     codes, first = np.unique(codes[order], return_index=True)
     inside = [((ends >= 0) & (ends < shape)).all(axis=1) for ends in (tail, head)]

@@ -84,6 +84,8 @@ def _merge(
     gather_half(out, n, left, right, a, na, runs, np.empty(0, np.int64), symmetric)
     gather_half(out, n, left, right, b, nb, more, line_cells, symmetric)
     for r in range(0, runs.size, 3):
+        # From A's part of the border to the line, and back: a path in A, then an edge over the
+        # seam.
         p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
         for e in range(ends.size):
             s = line_of[e]
@@ -94,6 +96,7 @@ def _merge(
                 value = back[e] + a[ends[e] * na + a0 + p]
                 if value < right[s * n + p0 + p]:
                     right[s * n + p0 + p] = value
+    # Between cells of the line: a path in B, or over the seam, along A, and over the seam again.
     line = np.empty(m * m, a.dtype)
     for s in range(m):
         for t in range(m):
@@ -156,6 +159,7 @@ def merge_boundaries(
                 f"must be a square of {a.dtype} in C order"
             )
     unreached = a.dtype.type(BARRIER if a.dtype.kind == "i" else np.inf)
+    # B's ends of the edges are the line; several edges may end in one cell.
     line_cells, line_of = np.unique(seam.ends[:, 1], return_inverse=True)
     flat = _merge(
         a.reshape(-1),

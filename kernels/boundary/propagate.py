@@ -63,7 +63,7 @@ class BlockParts(NamedTuple):
     costs: Array
     """(e,)"""
     limits: tuple[Any, Any]
-    """From `rounding`."""
+    """Bounds of the roundings of its matrix, relative and absolute, as `rounding` returns them."""
 
 
 def unreached(dtype: npt.DTypeLike) -> Any:
@@ -87,6 +87,8 @@ def _copy_lower_triangle(matrix, out):
     n = matrix.shape[0]
     at = 0
     for i in range(n):
+        # Unsigned indices, here and below: Numba then does not check whether they count from the
+        # end.
         for j in range(i + 1):
             out[uint64(at + j)] = matrix[i, uint64(j)]
         at += i + 1
@@ -107,6 +109,7 @@ def _pack_panels(stored, n, symmetric, out):
         rows = min(tall, n - first)
         for r in range(tall):
             j = first + r
+            # The last panel is filled up with cells that nothing reaches.
             if r >= rows:
                 for k in range(n):
                     out[uint64(panel + k * tall + r)] = infinity(stored)
@@ -188,6 +191,8 @@ def _visit(panels, n, held, arrived, fresh, lowered):
     for p in range(lanes):
         for k in range(n):
             count += fresh[p, k]
+    # What has arrived is copied before it is multiplied: the listed cells of each lane one behind
+    # the other, as `lower_listed` reads them.
     before = np.empty(count * wide, held.dtype)
     listed = np.empty(count, np.int64)
     starts = np.empty(lanes + 1, np.int64)
@@ -206,6 +211,8 @@ def _visit(panels, n, held, arrived, fresh, lowered):
     tall = TILE_ROWS
     across = 2 * VECTOR_BYTES // held.itemsize
     for first in range(0, tall_n, tall):
+        # Panels are the outer loop, so that each is read from memory once and from the cache for
+        # all lanes.
         for p in range(lanes):
             start, depth = starts[p], starts[p + 1] - starts[p]
             if not depth:
@@ -257,6 +264,7 @@ def _relax_edges(
     for p in range(lanes):
         limit = bound[p]
         for e in range(first, last):
+            # Costs that have not been lowered since were carried over this edge before.
             if not lowered[p, ends[uint64(e), 0]]:
                 continue
             cost = costs[uint64(e)]
@@ -388,6 +396,7 @@ def leaving_costs(costs: BlockCosts) -> Array:
     if costs.links is not None:
         for d, move in enumerate(MOVES):
             out[d] = costs.links.lowered(cells, move, out[d])
+    # Steps that stay inside are part of the matrix.
     end = cells[None] + moves[:, None]
     out[((end >= 0) & (end < (height, width))).all(axis=2)] = unreached(costs.dtype)
     return out

@@ -52,6 +52,7 @@ def _order_hubs(d, transposed, pairs, hubs):
         value = d[pairs[p, 0], pairs[p, 1]]
         for k in range(n):
             own[uint64(k)] = row[uint64(k)] + column[uint64(k)] == value
+        # A pair is not covered by its own ends.
         own[pairs[p, 0]] = 0
         own[pairs[p, 1]] = 0
         for k in range(n):
@@ -61,6 +62,8 @@ def _order_hubs(d, transposed, pairs, hubs):
     for place in range(n):
         hub = 0
         for k in range(1, n):
+            # Greedy: the cell between most pairs that are not covered yet. Of equals, the one that
+            # was between more at first, then the first one.
             better = counts[k] > counts[hub]
             hub = k if better or (counts[k] == counts[hub] and at_first[k] > at_first[hub]) else hub
         hubs[place] = hub
@@ -70,6 +73,7 @@ def _order_hubs(d, transposed, pairs, hubs):
                 own = between[p]
                 for k in range(n):
                     counts[uint64(k)] -= own[uint64(k)]
+        # It is not chosen again.
         counts[hub] = -1
         at_first[hub] = -1
 
@@ -79,6 +83,7 @@ def _is_covered(leaving, arriving, hubs, value):
     """Return whether kept entries to and from one of the first hubs have the sum ``value``."""
     for start in range(0, hubs, CHUNK):
         covered = False
+        # No branch within a chunk, so that it is done in vectors.
         for k in range(start, min(start + CHUNK, hubs)):
             covered |= leaving[uint64(k)] + arriving[uint64(k)] == value
         if covered:
@@ -96,9 +101,12 @@ def _keep_needed(d, hubs, unreached, symmetric, leaving, arriving, dropped):
     n = d.shape[0]
     for place in range(n):
         hub = hubs[place]
+        # An entry belongs to whichever of its two cells is the earlier hub, so only later cells are
+        # left.
         for later in range(place + 1, n):
             cell = hubs[later]
             value = d[cell, hub]
+            # Covered by one of the ``place`` hubs before this one, whose entries are decided.
             if value < unreached and not (
                 dropped[cell, hub] and _is_covered(leaving[cell], arriving[hub], place, value)
             ):
@@ -181,6 +189,7 @@ def _sums(matrix: Array, symmetric: bool) -> Array:
 def _sums_of_others(matrix: Array, symmetric: bool) -> Array:
     """Return which elements have the bits of the least sum of two others, or are unreached."""
     bits = f"i{matrix.itemsize}"
+    # Infinity on the diagonal excludes paths through an entry's own ends.
     others = matrix.copy()
     np.fill_diagonal(others, _unreached(matrix.dtype))
     sums = _sums(others, symmetric)
@@ -225,6 +234,7 @@ def sparsify_matrix(matrix: Array, *, symmetric: bool) -> tuple[Array, Marks]:
     """
     n, unreached = len(matrix), _unreached(matrix.dtype)
     if symmetric:
+        # Both triangles from the lower one, so that both are equal bit for bit.
         matrix = np.where(np.tri(n, dtype=bool), matrix, matrix.T)
     droppable = _sums_of_others(matrix, symmetric)
     hubs = np.empty(n, np.int64)

@@ -100,6 +100,7 @@ def peak_elements(steps: Sequence[Step]) -> int:
     last = last_uses(steps)
     held = most = 0
     for number, step in enumerate(steps):
+        # A step's own matrices and scratch are there together with those of its halves.
         held += step.matrices
         most = max(most, held + step.scratch)
         held -= sum(steps[k].matrices for k in last[number])
@@ -135,6 +136,7 @@ class _Builder:
         """Add a block after the parts that it is joined from."""
         if max(height, width) <= self.block:
             return self.eliminate(elimination_plan(height, width), y, x)
+        # The greatest block of the quadtree that is shorter than the longer side.
         half = self.block
         while 2 * half < max(height, width):
             half *= 2
@@ -153,6 +155,7 @@ class _Builder:
 
     def eliminate(self, plan: EliminationPlan, y: int, x: int) -> tuple[Shape, int]:
         """Add the parts of a plan."""
+        # Nodes come in postorder: the two halves of a part are the last that wait to be joined.
         waiting: list[tuple[Shape, int]] = []
         for number, down, right in plan.nodes.tolist():
             row = plan.shapes[number]
@@ -178,6 +181,7 @@ class _Builder:
             for dy, dx in self.moves
             if (y + dy, x + dx) in b
         ]
+        # Grouped by the cell of the line in which they end, as compressed rows.
         edges = np.array(sorted(ways), np.int32)
         line, begins = np.unique(edges[:, 0], return_index=True)
         return {
@@ -232,6 +236,7 @@ def steps_of(
     """
     builder = _Builder(max(height, width) if block is None else block, diagonals)
     builder.solve(height, width, 0, 0)
+    # A half has fewer cells than its whole, so it is solved before.
     order = sorted(builder.known, key=lambda shape: (shape[0] * shape[1], shape))
     number = {shape: n for n, shape in enumerate(order)}
     steps = []

@@ -42,6 +42,7 @@ def with_terminals(matrix: Array, costs: BlockCosts, back: BlockCosts | None) ->
     n, k = len(matrix), len(leaving)
     out = np.empty((n + k, n + k), matrix.dtype)
     out[:n, :n] = matrix
+    # The rows of terminals are written last, so that between terminals they count.
     out[:, n:] = arriving.T
     out[n:] = leaving
     into, away = np.ascontiguousarray(arriving[:, :n].T), np.ascontiguousarray(leaving[:, :n])

@@ -98,6 +98,7 @@ class DeviceBlocks:
         -------
         slot of each block, edge counts by slot, limits by block : on the device
         """
+        # The blocks of this round count as used before room is made, so none of them is evicted.
         self._turn += 1
         self._used[numbers] = self._turn
         missing = numbers[self._slot_of[numbers] < 0].tolist()
@@ -130,6 +131,7 @@ class DeviceBlocks:
             *(stored, np.int32(cells), np.int32(self._symmetric), self._matrices),
             *(np.int64(slot), np.int32(self.most), np.int32(self.width)),
         )
+        # Slots have one size; the edges behind the block's own are not counted.
         edges = np.zeros((3, self._room), np.int32)
         edges[:, :count] = parts.edges.T
         self.device.upload_into(self._edges[slot : slot + 1], edges.reshape(1, -1))
@@ -207,6 +209,8 @@ class DeviceBlocks:
                 *(counts, arrived, held, lowered),
             )
             self.launch(
+                # Targets and bounds before edges: what exceeds the bounds as lowered by this round
+                # is not carried on.
                 *("reach_targets", (len(targets), lanes), THREADS, *ends, visited, turned),
                 *(counts, self._first, count, held, reached),
             )
@@ -219,6 +223,7 @@ class DeviceBlocks:
                 *(arrived, fresh, active),
             )
         table = device.download(reached).reshape(len(targets), wide)
+        # Sums of integers with a missing path may exceed the cost that stands for none.
         return np.minimum(table[:, : len(sources)], unreached(dtype)), visits
 
 

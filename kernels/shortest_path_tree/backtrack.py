@@ -40,6 +40,7 @@ def _follow(codes: Any, steps: Any, row: int, column: int, cells: Any, end: Any)
     height, width = codes.shape
     count = 0
     while 0 <= row < height and 0 <= column < width:
+        # As many steps as cells, and no end: the directions form a cycle.
         if count == cells.shape[0]:
             end[0] = LOST
             return count
@@ -98,6 +99,7 @@ def _count_all(codes, steps, ends, counts, how):
         how[path] = LEFT
         while 0 <= row < height and 0 <= column < width:
             code = codes[row, column]
+            # As many steps as cells, and no end: the directions form a cycle.
             if count == codes.size or code == NO_DIRECTION:
                 how[path] = LOST
                 break
@@ -214,8 +216,10 @@ def descend(
         The cell at which the walk has ended, equal to the last of ``cells`` where its distance is
         0 or nothing around it is a hop nearer; else the next cell, in the halo.
     """
+    # Each step takes off one hop.
     longest = int(dist[row + 1, column + 1]) // per_hop + 1
     cells = np.empty((min(longest, dist.size), 2), np.int64)
+    # Signs by axis turn compass directions into steps by rows and columns.
     moves = _MOVES[connectivity] * np.array(orientation)
     count, y, x = _descend(dist, moves, per_hop, row, column, cells)
     return cells[:count].copy(), (int(y), int(x))

@@ -60,6 +60,7 @@ class Crossings(NamedTuple):
 @compiled
 def _slot_of(slots, labels, one, other):
     """Return the slot of a pair, or the free one where it belongs."""
+    # Odd constants mix both labels into the high bits, which the shift brings down to the mask.
     mixed = (np.uint64(one) * _FIRST) ^ (np.uint64(other) * _SECOND)
     mixed ^= mixed >> _SHIFT
     mask = slots.size - 1
@@ -89,6 +90,7 @@ def _is_even(zone, start, count, stride, rows):
     label = zone[start]
     differs = False
     for row in range(rows + 1):
+        # A step comes from as many columns on either side, hence the wider window.
         for cell in lanes(zone, start - rows - row * stride, count + 2 * rows):
             differs |= cell != label
     return not differs
@@ -104,6 +106,7 @@ def _candidates(v, u, unassigned, places):
     if not differs:
         return 0
     for x in range(v.size):
+        # Written always; the number grows without a branch.
         places[count] = x
         count += 1 if (v[x] != u[x]) & (v[x] != unassigned) & (u[x] != unassigned) else 0
     return count
@@ -161,6 +164,8 @@ def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
                 swap = other < one
                 pairs[found, 0], pairs[found, 1] = (other, one) if swap else (one, other)
                 cells[found, 0], cells[found, 1] = (there, here) if swap else (here, there)
+                # In the order of the labels, whichever of the two cells is the later one in the
+                # raster.
                 cost[found] = (end if swap else start) + step[x]
                 cost[found] += start if swap else end
                 column[found] = left + x
@@ -184,6 +189,7 @@ def _insert(count, done, listed, table, found):
             slot = _slot_of(slots, pairs, one, other)
             entry = slots[slot]
             if entry < 0:
+                # Half full: the caller doubles the table and comes back to this crossing.
                 if 2 * found == slots.size:
                     return found, k
                 entry = found
@@ -238,6 +244,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, down, rig
             found, done = _insert(count, done, listed, (slots, pairs, cells, cost, last), found)
             if done == count:
                 break
+            # Pairs keep their numbers; only their slots are looked for anew.
             slots = np.full(2 * slots.size, np.int64(-1))
             for old in range(found):
                 slots[_slot_of(slots, pairs, pairs[old, 0], pairs[old, 1])] = old
@@ -300,6 +307,7 @@ def _numbered(labels: Integers) -> tuple[Integers, int]:
     if not labels.size:
         return labels, 1
     low, high = int(labels.min()), int(labels.max())
+    # Labels that lie close together are numbers as they are, shifted to begin at 0.
     if high - low < 2**31 and high - low < 8 * labels.size:
         return labels - low, high - low + 1
     names, numbers = np.unique(labels, return_inverse=True)

@@ -60,11 +60,13 @@ class PairCode:
         assert before is not None
         new = np.unique(labels)
         places = (np.searchsorted(before, new, side) for side in ("left", "right"))
+        # A label is known if its places on the left and on the right differ.
         new = new[np.equal(*places)]
         if not new.size:
             return
         self.labels = np.union1d(before, new)
         self._check()
+        # How many new labels come before each old one, by which its rank rises.
         more = np.searchsorted(self.labels, before) - np.arange(before.size)
         if more.any():
             known = pairs < NOBODY

@@ -160,9 +160,12 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                 ways = word & ARRIVING
                 while ways:
                     other = cell + offset[lowest_bit(ways)]
+                    # A step that costs nothing could lead round in a circle: it is left to
+                    # `spread_labels`.
                     if word & LEVEL and not dist_of[other] < dist_of[cell]:
                         ways &= ways - 1
                         continue
+                    # Depth first: that cell is resolved before this one is looked at again.
                     if not np.int64(step_of[other]) & RESOLVED:
                         break
                     ways &= ways - 1
@@ -182,6 +185,8 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                     cell = stack[top]
                     word = np.int64(step_of[cell])
                     ways = word & ARRIVING
+                    # It has another predecessor, or a step that costs nothing: back to the general
+                    # case.
                     if word & LEVEL or ways & (ways - 1):
                         break
                     top -= 1
@@ -202,6 +207,7 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
             while ways:
                 other = cell + offset[lowest_bit(ways)]
                 ways &= ways - 1
+                # The pair of ``other`` would improve the cell along a step of no cost.
                 if pair_of[other] + 1 < pair_of[cell]:
                     change_of[other] = True
     return improved, reached
@@ -233,6 +239,7 @@ def _spread(steps, reach, pairs, cells, queue):
     head = 0
     tail = 0
     while given < cells.size or head < tail:
+        # Both lists are in the order of pairs: the lesser of their first entries is next.
         take = head == tail
         if not take and given < cells.size:
             take = pair_of[cells[given]] < pair_of[queue[head]]
@@ -268,6 +275,7 @@ def _spread(steps, reach, pairs, cells, queue):
         for m in range(count):
             v = y + MOVES[m, 0]
             u = x + MOVES[m, 1]
+            # Cells that are given may lie in the halo, where steps could lead off the array.
             if v < reach or v >= height - reach or u < reach or u >= width - reach:
                 continue
             other = v * width + u
@@ -298,6 +306,7 @@ def _directions(steps, reach, pairs, bits, linked, order, codes):
         for x in range(width):
             cell = (y + reach) * stride + x + reach
             pair = pair_of[cell]
+            # A source has its own label, and 0 hops.
             first = pair & ((np.int64(1) << bits) - 1) == 0 and pair != NOBODY
             code = 0 if first else NO_DIRECTION
             ways = np.int64(step_of[cell]) & ARRIVING
@@ -311,6 +320,7 @@ def _directions(steps, reach, pairs, bits, linked, order, codes):
                 fit = 0
                 for q in range(count):
                     fit |= np.int64(pair_of[cell + offset[q]] == pair - 1) << q
+                # Of the steps that attain the distance, those that attain the pair as well.
                 ways &= fit
                 while ways:
                     code = min(code, order[lowest_bit(ways)] + 1)

@@ -35,15 +35,18 @@ def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
     pivot = np.empty(n, a.dtype)
     for k in range(n):
         through = at + k * stride
+        # A negative distance to itself is a negative cycle, unless rounding alone can have made it.
         if a[through + k] < 0:
             if a[through + k] < -tolerance:
                 return k
             a[through + k] = 0
         for j in range(n):
+            # The pivot's row is copied and lifted once; it does not change in its own turn.
             pivot[uint64(j)] = lift(a[uint64(through + j)])
         for i in range(n):
             row = at + i * stride
             first = lift(a[row + k])
+            # No path leads from i by way of k.
             if i == k or first >= infinity(a):
                 continue
             if before is not None:
@@ -51,6 +54,7 @@ def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
                     total = first + pivot[uint64(j)]
                     if total < a[uint64(row + j)]:
                         a[uint64(row + j)] = total
+                        # The last step of a path by way of k is that of the path from k.
                         last = before[uint64(b_at + k * b_stride + j)]
                         before[uint64(b_at + i * b_stride + j)] = last
             else:
@@ -80,6 +84,8 @@ def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel)
         x_at = at + y * stride + k
         y_at = at + k * stride + x
         if before is not None:
+            # Predecessors of these vertices' rows are copied: once before their rows are lowered,
+            # and again with what that has changed.
             if turn == 0 or turn == 2:
                 copy_part(panel, 0, n, before, b_at + k * b_stride, b_stride, m, n)
             p_at = b_at + y * b_stride + x
@@ -101,6 +107,8 @@ def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
     less counts as a rounded zero.
     """
     noinline()
+    # Two levels of blocks: within a large one the square alone is brought to its closure, and then
+    # all of the matrix is lowered by it.
     large = LARGE_STEP if n > 2 * LARGE_STEP else n
     panel = None if before is None else np.empty(large * n, np.int32)
     for first in range(0, n, large):

@@ -91,9 +91,12 @@ class _Lowering:
         ``row``, ``row_before``: those rows from column 0 on, here or sent by another device.
         """
         here = max(first, self.first), min(last, self.last)
+        # The device that holds these rows has lowered them already.
         own = k >= self.first and k < self.last
         rows = _sides(*here, k, m) if own else [(here[0], here[1] - here[0])]
         for y, h in rows:
+            # First the columns of the step, from a copy of them, by the closed square; then all
+            # else by these columns. So no product changes its own operands.
             panel = Part(self.panel, 0, m)
             self._copy("copy_part", panel, self.a.moved(y, k), h, m)
             before_b = None if row_before is None else row_before.moved(0, k)
@@ -196,6 +199,7 @@ def close_rows(
             owner.close_square(k, m)
             owner.clear_diagonal(k, m)
             owner.lower_rows(0, n, k, m)
+        # Launches do not wait: each device goes on as soon as the rows have arrived.
         for lowering, space in zip(work, received, strict=True):
             row, row_before = owner.row(k)
             if lowering is not owner:

@@ -39,6 +39,7 @@ def launch(
     ``signed``: whether a float may have its sign bit set.
     """
     defines = {"ELEMENT": ELEMENTS[np.dtype(dtype).name]}
+    # Only single precision has a quicker comparison for floats without a sign.
     if defines["ELEMENT"] == 0 and not signed:
         defines["SIGNED"] = 0
     flat: list[Any] = []

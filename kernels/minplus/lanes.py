@@ -42,7 +42,7 @@ class _Loop(NamedTuple):
     spots: list[tuple[int, int]]
     """Row and number of each vector of the tile."""
     starts: list[Any]
-    """Where each row of C begins."""
+    """Offset at which each row of C begins."""
     begin: list[Any]
     """The vectors of C before the loop."""
     held: list[Any]
@@ -64,6 +64,7 @@ class _Tile:
         self.size = context.get_abi_sizeof(self.element)
         self.width = VECTOR_BYTES // self.size
         self.vector = ir.VectorType(self.element, self.width)
+        # Integers as wide as an element, so that one mask selects either.
         self.index = ir.IntType(8 * self.size)
 
     def data(self, kind: Any, value: Any, offset: Any) -> Any:
@@ -95,6 +96,7 @@ class _Tile:
         spots = [(r, v) for r in range(rows) for v in range(2)]
         starts = [builder.mul(stride, _number(r)) for r in range(rows)]
         begin = [self.load(c, starts[r], v) for r, v in spots]
+        # The block that ends here and the loop's own are the two from which phi nodes take values.
         entry = builder.block
         loop = builder.append_basic_block("steps")
         done = builder.append_basic_block("done")
@@ -154,6 +156,8 @@ def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
             loop = tile.begin_loop(c, stride, rows)
             step, held = loop.step, loop.held
             indices = ir.VectorType(tile.index, tile.width)
+            # With predecessors the number of the step that lowered an element goes round the loop
+            # with it.
             found = [builder.phi(indices) for _ in held] if traced else []
             # Panels are packed: the elements that a step reads lie side by side. The two vectors of
             # B serve all rows, and each element of A, in all lanes, serves both.
@@ -258,6 +262,8 @@ def lower_listed(
         for r in range(TILE_ROWS):
             _, less = tile.least(least[2 * r], begin[2 * r], False)
             _, more = tile.least(least[2 * r + 1], begin[2 * r + 1], False)
+            # A mask of a bit a lane is an integer of as many bits, which is 0 where no lane is
+            # less.
             bits = builder.bitcast(builder.or_(less, more), ir.IntType(tile.width))
             found = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
             place = builder.gep(lowered, [_number(r)])

@@ -37,6 +37,8 @@ def _mark_cycles(before, cyclic):
                 path[steps] = v
                 steps += 1
                 v = before[r, v]
+            # The walk ended at a vertex without a predecessor, at one of an earlier walk, whose end
+            # is known, or on itself, which is a cycle.
             end = _ACYCLIC if v < 0 or state[v] == _ACYCLIC else _CYCLIC
             for s in range(steps):
                 state[path[s]] = end
@@ -73,15 +75,18 @@ def _repair(distance, before, lost, lengths, unreached):
     key = np.full(count, np.inf)
     last = np.full(count, -1, np.int64)
     settled = np.zeros(count, np.bool_)
+    # All vertices that are not lost are settled at once, at reduced distance 0.
     for u in range(distance.size):
         if missing[u] or not distance[u] < unreached:
             continue
         for i in range(count):
             if lengths[u, i] < unreached:
+                # Reduced lengths are not negative but for rounding.
                 slack = max(0.0, float((distance[u] + lengths[u, i]) - distance[lost[i]]))
                 if slack < key[i]:
                     key[i] = slack
                     last[i] = u
+    # Dijkstra's algorithm without a heap: few vertices are lost.
     for _ in range(count):
         nearest = -1
         for i in range(count):

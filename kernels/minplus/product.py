@@ -53,6 +53,7 @@ def _pack_rows(a, start, stride, rows, depth, out, tall):
     """Pack ``rows`` x ``depth`` of A into panels of ``tall`` rows, padded with infinity."""
     noinline()
     at = 0
+    # Panel by panel, and in a panel step by step, in the order in which the innermost loop reads.
     for first in range(0, rows, tall):
         for r in range(tall):
             source = start + (first + r) * stride
@@ -106,6 +107,8 @@ def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, abov
             h = min(tall, rows - y)
             w = min(wide, columns - x)
             start = at + y * stride + x
+            # A tile that reaches over the edge is lowered in a copy, so that the innermost loop
+            # always has a whole one.
             whole = h == tall and w == wide
             if not whole:
                 copy_part(corner, 0, wide, c, start, stride, h, w)
@@ -135,6 +138,8 @@ def product(
         return
     wide = 2 * VECTOR_BYTES // c.itemsize
     tall = TILE_ROWS
+    # Loops after Goto: a panel of B stays in a larger cache while blocks of A, packed into a
+    # smaller one, pass by it.
     deep = min(DEPTH, depth)
     high = min(ROWS, -(-rows // tall) * tall)
     broad = min(COLUMNS, -(-columns // wide) * wide)
@@ -198,6 +203,8 @@ def _lower_block_traced(
             for i in range(h):
                 target = p_at + (y + i) * p_stride + x
                 for j in range(w):
+                    # The last step that lowered the element, or -1; the path from there ends as
+                    # that of B does.
                     k = which[uint64(i * wide + j)]
                     if k >= 0:
                         p[uint64(target + j)] = q[uint64(q_at + k * q_stride + x + j)]

@@ -55,6 +55,7 @@ def _contract(first: Any, second: Any, order: Any, border: Any, fate: Any, ends:
             fate[edge] = IN
         low, high = min(a, b), max(a, b)
         parent[high] = low
+        # Any border cell of the component represents it.
         if border[low] < 0:
             border[low] = border[high]
     return passed

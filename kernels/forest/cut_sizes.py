@@ -53,6 +53,7 @@ def cut_sizes(first: Any, second: Any, count: int) -> Any:
             peeled[done] = edge
             toward[done] = other
             done += 1
+            # A vertex that is still to come as a start is a leaf then, too.
             if other > start and degree[other] == 1:
                 break
             leaf = other

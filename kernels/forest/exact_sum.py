@@ -44,6 +44,8 @@ def add_row(values, count, scale, sums, bins):
                 first += whole * times
                 second += rest * times
                 lost |= np.int64((t != rest) & (times > 0))
+            # No bit is below the unit of the second sum: both halves are added, in words of 32
+            # bits, so that sums over many rows do not overflow.
             if lost == 0:
                 sums[0] += first >> 32
                 sums[1] += first & 0xFFFFFFFF

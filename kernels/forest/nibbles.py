@@ -39,6 +39,8 @@ def pack_nibbles(mask: Mask) -> Mask:
     pairs = cells[: cells.size // 2 * 2].view("<u2")
     for at in range(0, pairs.size, STEP):
         some = pairs[at : at + STEP]
+        # The first cell is the low byte of a pair: its nibble stays, that of the second moves down
+        # beside it.
         np.copyto(packed[at : at + some.size], some & 15 | some >> 4 & 240, casting="unsafe")
     packed[pairs.size :] = cells[2 * pairs.size :] & 15
     return packed
@@ -50,6 +52,7 @@ def unpack_nibbles(packed: Mask, mask: Mask) -> None:
     pairs = cells[: cells.size // 2 * 2].view("<u2")
     for at in range(0, pairs.size, LONG_STEP):
         both = packed[at : min(at + LONG_STEP, pairs.size)].astype("<u2")
+        # The upper nibble moves to the second byte; what else the shift leaves is masked out.
         shifted = both << 4
         both |= shifted
         np.bitwise_and(both, 0x0F0F, out=pairs[at : at + both.size])

@@ -11,7 +11,7 @@ class Weight:
     """Definition of an edge weight."""
 
     summary: str
-    """What an edge weighs, in a line."""
+    """Description of the weight of an edge, in a line."""
     formula: Any = None
     """Compiled: the weight of an edge in float64, of the heights ``(a, b)`` of its two ends.
 

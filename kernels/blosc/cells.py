@@ -29,11 +29,11 @@ class Target:
     cells: Buffer
     """(h, w), contiguous: a raster or, where ``mask``, one of which it is the mask."""
     row: int = 0
-    """Where the window lies in them."""
+    """Row of the cells at which the window begins."""
     column: int = 0
     mask: bool = False
     nodata: float | None = None
-    """Of the raster that is decoded to a mask."""
+    """Nodata value of the raster that is decoded to a mask."""
 
     def passable(self, nodata: float | None) -> Target:
         """Return the same cells as a mask."""
@@ -44,6 +44,8 @@ class Target:
         dtype = dtype.newbyteorder("=")
         placed = [(content, [self._placed(tile) for tile in tiles]) for content, tiles in reads]
         passable = Passable.of(dtype, self.nodata) if self.mask else None
+        # Frames that the kernels cannot decode are left to the CPU's codec, which also reports
+        # damage.
         for frame, tile in decode_tiles(self.device, placed, side, self.cells, dtype, passable):
             whole = np.empty((side, side), dtype)
             decompress(frame, whole)
@@ -97,6 +99,8 @@ class Source:
         """Return windows of the cells as frames; None if the kernels cannot encode such tiles."""
         if stream_size(side, self.dtype.itemsize) is None or not self.cells.flags.c_contiguous:
             return None
+        # Positions of tiles are relative to the window; kernels take positions relative to the
+        # cells.
         own = self.window
         placed = [Window(own.y + t.y, own.x + t.x, t.height, t.width) for t in tiles]
         return encode_tiles(self.device, self.cells, placed, side, fill, shuffle)

@@ -135,6 +135,8 @@ def _decode(
 ) -> list[int]:
     """Decode tiles, each with its frame and what its head says; return whether each is damaged."""
     width, pitch = dtype.itemsize, raster.shape[1]
+    # A row of the table says where the bytes, streams and chunks of a tile begin among all of them,
+    # and where its cells go. The last number becomes the fault that the kernels find.
     size, used, streams, chunks = side**2 * width, 0, 0, 0
     specs = []
     for frame, tile, (block, splits, mode) in tiles:
@@ -159,6 +161,7 @@ def _decode(
             (frames, table, count, np.int64(streams), sizes[0], shuffled),
             defines=defines,
         )
+        # One of the two is a null pointer: the kernel writes cells or a mask.
         targets = (None, raster) if passable else (raster.view(word), None)
         device.launch(
             *(SOURCE, "unshuffle_cells", (-(-chunks // WARPS),), (THREADS,)),
@@ -201,6 +204,7 @@ def stream_size(side: int, width: int) -> int | None:
     Blocks have one for each byte of a cell, and a tile has whole blocks.
     """
     sizes = (side * rows for rows in range(1, LONGEST[width] // side + 1) if side % rows == 0)
+    # Multiples of 8, since shuffling by bits takes eight cells at a time.
     return max((n for n in sizes if n % 8 == 0 and n >= SPLITTABLE), default=None)
 
 
@@ -263,6 +267,8 @@ def _encode(
         )
         parts = np.int32(blocks), np.int32(width), np.int32(size)
         launch("add_sizes", count, 256, sizes, *parts, starts, totals)
+        # Frame sizes are known only after encoding. The frames are then packed without gaps and
+        # downloaded in one transfer.
         ends = np.cumsum(device.download(totals))
         frames = xp.empty(int(ends[-1]), np.uint8)
         launch(

@@ -46,6 +46,7 @@ def march(
             (known, sides, awake, following, *size, np.int64(limit)),
             defines={"SIDE": SIDE},
         )
+        # A block wakes those beyond the sides on which its cells have fallen. None is awake: done.
         if not device.download(following).any():
             break
         awake = following

@@ -31,6 +31,7 @@ MOST_COST = 2**31 - 1
 @compiled
 def floor_root(number):
     """Return the floor of the square root of a whole number."""
+    # The number has up to 63 bits and a double 53, so the root may be off to either side.
     root = np.int64(np.sqrt(np.float64(number)))
     while root * root > number:
         root -= 1
@@ -82,6 +83,7 @@ def march(values, costs, waiting, bound, limit):
     key = np.empty(flat.size, np.int64)
     place = np.full(flat.size, -1, np.int64)
     size = 0
+    # Cells of the halo wait as others do; they are only never lowered.
     for cell in range(flat.size):
         if wait[cell]:
             wait[cell] = False
@@ -102,6 +104,7 @@ def march(values, costs, waiting, bound, limit):
             x = there % stride - 1
             if y < 0 or y >= height or x < 0 or x >= width or costs[y, x] == 0:
                 continue
+            # No value is below those that it comes from, so this cell cannot lower that one.
             if flat[there] <= flat[cell]:
                 continue
             along = min(flat[there - 1], flat[there + 1])
@@ -115,6 +118,7 @@ def march(values, costs, waiting, bound, limit):
                     size += 1
                 else:
                     rise(heap, key, place, place[there], there, found)
+    # What is left in the heap is above the bound, and waits for the next call.
     pending = np.inf
     for i in range(size):
         wait[heap[i]] = True

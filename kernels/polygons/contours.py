@@ -50,6 +50,8 @@ def find_bands(values: Array, valid: Array, levels: Array, bands: Array) -> None
 def _offset(level, start, end):
     """Return the place between two values, from 0 to 1, at which a level is crossed."""
     way = end - start
+    # The difference overflows where both values are large: half of everything has the same
+    # quotient.
     if np.isinf(way):
         way, level, start = end / 2 - start / 2, level / 2, start / 2
     return min(max((level - start) / way, 0.0), 1.0) if way != 0 else 0.5

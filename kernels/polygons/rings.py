@@ -32,9 +32,9 @@ class Boundaries(NamedTuple):
     """Boundaries of the regions of a tile, cut where they lead to cells beyond it."""
 
     corners: Integers
-    """Of all walks, one after the other."""
+    """Corners of all walks, one walk after the other."""
     starts: Integers
-    """Where each walk begins in ``corners``, and the end of the last one."""
+    """Place in ``corners`` at which each walk begins, and the end of the last one."""
     first: Integers
     """The side of the grid with which each begins."""
     onward: Integers
@@ -76,6 +76,7 @@ def number_regions(cells: Array, there: Array, numbers: Array, first: Integers) 
     names = np.empty(count, np.int64)
     regions = 0
     for i in range(count):
+        # The root of a set is its smallest number, so it has been named before all others.
         root = find_root(parent, i)
         if root == i:
             names[i] = regions
@@ -87,6 +88,7 @@ def number_regions(cells: Array, there: Array, numbers: Array, first: Integers) 
         for x in range(width):
             if numbers[y, x] >= 0:
                 numbers[y, x] = names[numbers[y, x]]
+                # Names follow the first cells of regions, so a new name means a first cell.
                 if numbers[y, x] == found:
                     first[found] = y * width + x
                     found += 1
@@ -162,6 +164,7 @@ def _trace(cells, there, height, width, top, left, columns, numbers):
                     if seen[i] >> side & 1 or (there[beyond] and cells[beyond] == cells[i]):
                         continue
                     if not closed:
+                        # A walk that comes from a cell of the tile begins further back.
                         before = _comes_from(cells, there, i, side, ahead, right)
                         v, u = before // across, before % across
                         if 0 < v <= height and 0 < u <= width:
@@ -173,6 +176,7 @@ def _trace(cells, there, height, width, top, left, columns, numbers):
                         seen[j] |= 1 << k
                         n, m = _walk_on(cells, there, j, k, ahead, right)
                         v, u = j // across - 1 + top, j % across - 1 + left
+                        # Corners are listed only where the boundary turns.
                         if m != k:
                             corners = _grown(corners, done)
                             corners[done] = (v + down[k]) * (columns + 1) + u + east[k]
@@ -281,6 +285,7 @@ def split_rings(
                     rings[done + n] = own
                     y, x = own // (columns + 1), own % (columns + 1)
                     v, u = after // (columns + 1), after % (columns + 1)
+                    # Twice the area by the shoelace formula; its sign tells outer rings from holes.
                     area += u * y - x * v
                 done += size
                 found[count, 0], found[count, 1], found[count, 2] = done, walk, area
@@ -305,6 +310,7 @@ def match_runs(
         if first[i] <= other_last[j] and other_first[j] <= last[i]:
             pairs[count, 0], pairs[count, 1] = i, j
             count += 1
+        # Of two runs the one that ends first meets none of those that follow.
         if last[i] < other_last[j]:
             i += 1
         else:

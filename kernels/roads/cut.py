@@ -54,6 +54,7 @@ class Pieces(NamedTuple):
 @compiled(error_model="numpy")
 def _first_crossing(begin, end, most):
     """Return the first border between two coordinates, the step to the next, and their number."""
+    # Borders strictly between both ends, as far as they lie within the grid.
     low, high = min(begin, end), max(begin, end)
     first = max(np.floor(low) + 1, 0.0)
     last = min(np.ceil(high) - 1, float(most))
@@ -119,10 +120,13 @@ def walk_lines(
                 t_u = (at_u - u) / du if left_u else 1.0
                 t_v = (at_v - v) / dv if left_v else 1.0
                 to = min(t_u, t_v, 1.0)
+                # At a corner the line crosses both borders at once.
                 if left_u and t_u <= to:
                     at_u, left_u = at_u + step_u, left_u - 1
                 if left_v and t_v <= to:
                     at_v, left_v = at_v + step_v, left_v - 1
+                # A corner that rounding has torn apart. The parameter t stays, so what lies between
+                # counts as part of the next piece.
                 if to - t <= _TINY:
                     if to < 1.0:
                         continue
@@ -172,6 +176,7 @@ def cut_lines(
         start, end, cell, line = whole_numbers
         return Pieces(start, end, cell, np.empty(pieces), line, np.empty((ports, 2)))
 
+    # Counted without room first, then written.
     found = room(*walk_lines(*given, *room(0, 0)))
     walk_lines(*given, *found)
     return found

@@ -28,6 +28,7 @@ def _search(indptr, indices, weight, access, source, best, touched):
     met = 0
     while heap:
         known, tail = heappop(heap)
+        # An older entry of a vertex that has been lowered since.
         if tail != source and known > best[tail]:
             continue
         for arc in range(indptr[tail], indptr[tail + 1]):
@@ -83,6 +84,7 @@ def paths_through(
                     cost = np.concatenate((cost, np.empty_like(cost)))
                 ends[found, 0], ends[found, 1], cost[found] = source, head, best[head]
                 found += 1
+            # Only what the search has touched is reset, so a search costs no more than it looks at.
             best[head] = np.inf
         if found > most:
             break

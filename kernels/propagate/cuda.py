@@ -64,6 +64,7 @@ class DeviceBlocks:
         self.cells = cells
         self.total = int(cells.sum())
         self._room = max(edges, 1)
+        # Every slot has room for the largest block, so that any block fits any slot.
         size = self.most * self.width * dtype.itemsize
         if slots is None:
             slots = min(self.count, int(SHARE_OF_MATRICES * device.free_bytes()) // size)
@@ -115,6 +116,7 @@ class DeviceBlocks:
 
     def _make_room(self, wanted: int) -> None:
         """Free slots of the blocks that have not been used for longest."""
+        # Blocks that are used in this round are not evicted.
         held = np.flatnonzero((self._slot_of >= 0) & (self._used < self._turn))
         spare = wanted - len(self._free)
         for number in held[np.argsort(self._used[held], kind="stable")][: max(spare, 0)].tolist():

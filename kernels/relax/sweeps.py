@@ -108,7 +108,7 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     be in one. A block of fewer than LANES rows or columns has its halo where transposing passes, so
     distances have it in both. Only the block's own cells must be lowered: so the costs beyond the
     last column in the plane and beyond the last row in the transposed one are ``nothing``; a
-    knight's move past a corner needs the former, and `weigh_rows` bars the edges instead.
+    knight's move past a corner needs the former, and `weigh_block` bars the edges instead.
     """
     for i in range(-reach, height + reach):
         y = top + reach + i

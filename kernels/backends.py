@@ -182,6 +182,7 @@ def resolve_backend(
         raise ValueError(f"stage: no backend has {stage!r}")
     if STAGES[stage].cuda is None:
         lacking = stage
+    # Without a CUDA kernel no worker needs to be asked.
     if backend == "numba" or (backend == "auto" and lacking):
         return "numba"
     if lacking:

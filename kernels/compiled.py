@@ -50,6 +50,8 @@ class _Files(caching.CompileResultCacheImpl):
         super().__init__(function)
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        # Numba names files by the first line of a function. Its ordinal in the file takes the
+        # line's place, so that comments above it change nothing.
         line = self.locator.get_disambiguator()
         base = super().get_filename_base(fullname, abiflags)
         self.older = base.replace(f"-{line}.", "-*.") + ".*"

@@ -71,5 +71,6 @@ def kept_code(parts: Iterable[str], compile_code: Callable[[], bytes]) -> bytes:
 def _digest(parts: Iterable[bytes]) -> bytes:
     digest = hashlib.sha256()
     for part in parts:
+        # The length comes first, so that the same bytes cut into other parts have another digest.
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()

@@ -196,6 +196,9 @@ class CupyDevice:
     def send(self, source: Buffer, other: Device, target: Buffer) -> None:
         """Copy an array to one of another device, after all and before all else; does not wait."""
         with other.active():
+            # The other device may still be reading what the copy overwrites, and must not read on
+            # before the copy is done: each waits for an event of the other's stream, and the host
+            # for none.
             ready = self._cupy.cuda.get_current_stream().record()
         with self.active():
             stream = self._cupy.cuda.get_current_stream()
@@ -211,7 +214,9 @@ class CupyDevice:
         size = count * dtype.itemsize
         if size < SMALL:
             return np.empty(shape, dtype)
-        # CuPy reuses memory for the same size only; compressed tiles have all sizes
+        # CuPy reuses memory for the same size only; compressed tiles have all sizes Sizes are
+        # rounded up to one of four per power of two, so that memory is reused and at most a fourth
+        # of it is wasted.
         step = 1 << max(size.bit_length() - 3, 0)
         size = -(-size // step) * step
         with _memory_reported(size, "page-locked memory of the GPU's driver"):
@@ -244,6 +249,7 @@ class CupyDevice:
         values = empty(buffer.shape, buffer.dtype)
         if buffer.flags.c_contiguous and pieces.by_pieces(self._cupy.cuda, values):
             pieces.download(self._cupy.cuda, values, buffer.data.ptr, self._slots())
+        # Part of a matrix: each row is contiguous, but the rows are not adjacent.
         elif values.ndim == 2 and buffer.strides[1] == values.itemsize < buffer.strides[0]:
             there = buffer.data.ptr, buffer.strides[0]
             self._copy_rows(values.ctypes.data, values.strides[0], *there, values)
@@ -292,6 +298,7 @@ class CupyDevice:
         options = _options(tuple((defines or {}).items()))
         number = self._cupy.cuda.runtime.getDevice()
         function = _function(source, kernel, options, number)
+        # A kernel has to be allowed more than this; to allow it again changes nothing.
         if shared > STATIC_SHARED:
             driver = self._cupy.cuda.driver
             attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -404,6 +411,7 @@ def _compile(source: str, options: tuple[str, ...], capability: str, portable: b
 
 @cache
 def _options(defines: tuple[tuple[str, object], ...]) -> tuple[str, ...]:
+    # Sorted, so that the same definitions in another order name the same module.
     return tuple(f"-D{name}={value}" for name, value in sorted(defines))
 
 

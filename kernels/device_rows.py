@@ -66,6 +66,7 @@ class DeviceRows:
     def light_weight(self) -> Any:
         """A weight that about as many edges have at most as there are vertices."""
         assert self.weight is not None
+        # Each edge stands in the rows twice: as many edges as vertices are twice as many arcs.
         sample = self.device.download(self.weight[:: self.arcs // SAMPLE + 1].copy())
         return np.sort(sample)[min(2 * self.n * sample.size // self.arcs, sample.size - 1)]
 
@@ -106,6 +107,7 @@ def rows_inside(
     numbers = as_word(heads, np.dtype(f"u{heads.itemsize}"))
     local = device.upload(numbers) - numbers.dtype.type(first)  # behind the part if before it
     arcs = xp.flatnonzero(local < n)
+    # The number of kept arcs before each row.
     before = xp.searchsorted(arcs, device.upload(indptr.astype(np.int64, copy=False)))
     return DeviceRows(device, before.astype(word), local[arcs].astype(word), None), arcs
 
@@ -117,6 +119,7 @@ def with_weights(rows: DeviceRows, weight: Buffer) -> DeviceRows:
 
 def word_for(*counts: int) -> np.dtype[Any]:
     """Return the smallest type of words for these counts."""
+    # A key of all ones stands for no edge in graph/forest.cu, so no number may have all bits set.
     return np.dtype(np.uint32 if max(counts) < 2**32 - 1 else np.uint64)
 
 

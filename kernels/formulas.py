@@ -25,6 +25,7 @@ def rows_in(package: str, folder: Path, kind: type) -> dict[str, Any]:
     The row of a module is the value of type ``kind`` among its names.
     """
     found = {}
+    # Sorted, so that numbers do not depend on the order in which modules are found.
     for name in sorted(module.name for module in iter_modules([str(folder)])):
         for value in vars(import_module(f"{package}.{name}")).values():
             if isinstance(value, kind):
@@ -56,9 +57,11 @@ def emit_call(
     emits what the function of a number takes.
     """
     found = cgutils.alloca_once_value(builder, ir.Constant(ir.DoubleType(), math.nan))
+    # A chain of comparisons with direct calls: LLVM may inline what it could not through a pointer.
     for own, kind, signature in calls:
         with builder.if_then(builder.icmp_signed("==", number, number.type(own))):
             function = context.get_function(kind, signature)
+            # The caller's machine code is linked with that of what it calls.
             for library in function.libs:
                 context.active_code_library.add_linking_library(library)
             result = function(builder, arguments(own))

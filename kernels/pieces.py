@@ -42,6 +42,7 @@ def download(cuda: Any, values: npt.NDArray[Any], start: int, slots: Sequence[By
     with ThreadPoolExecutor(COPIERS) as threads:
         for k, piece in enumerate(_pieces(values)):
             if k >= len(slots):
+                # A slot is used again when what was in it has been copied on.
                 copies[k - len(slots)].result()
             slot, there = slots[k % len(slots)][: piece.size], start + k * PIECE
             size = slot.ctypes.data, there, piece.size
@@ -58,6 +59,7 @@ def upload(cuda: Any, start: int, values: npt.NDArray[Any], slots: Sequence[Byte
 
     def copy(k: int, piece: Bytes) -> Bytes:
         if k >= len(slots):
+            # A slot is filled again when what was in it has been sent.
             sent[k - len(slots)].synchronize()
         slot = slots[k % len(slots)][: piece.size]
         slot[:] = piece

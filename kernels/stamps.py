@@ -101,6 +101,7 @@ def _remember(source: Source, path: str) -> None:
     parts = source.digest, sorted(source.imports), source.by_name, list(source.places.items())
     text = json.dumps(parts)
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    # Under a name of its own first: other processes may be reading, or writing the same.
     part = f"{path}.{os.getpid()}"
     with open(part, "w", encoding="utf-8") as file:
         file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
@@ -112,6 +113,7 @@ def _parsed(content: bytes) -> Source:
     tree = ast.parse(content)
     imports: set[str] = set()
     places: dict[int, int] = {}
+    # All statements are listed before any of them loses its docstrings.
     for node in (tree, *_statements(tree)):
         if isinstance(node, ast.Import):
             imports.update(alias.name for alias in node.names)
@@ -164,11 +166,13 @@ def stamp(path: str) -> str:
             continue
         source = read_source(file)
         digests[file] = source.digest
+        # A name may be a module, a package, or an object in one; names without a file are ignored.
         for name in source.imports:
             module = os.path.join(FOLDER, *name.split(".")[2:])
             waiting += IMPORTED.keys() & {f"{module}.py", os.path.join(module, "__init__.py")}
         if source.by_name:
             waiting += _modules_beside(file)
+    # Paths are relative, so that a copy of the sources has the same stamps.
     parts = sorted((os.path.relpath(file, FOLDER), digest) for file, digest in digests.items())
     return hashlib.sha256(repr((VERSIONS, parts)).encode()).hexdigest()[:16]
 

@@ -106,7 +106,7 @@ class ResidentCosts:
                 halves = zip([matrices[half] for half in step.halves], borders, strict=True)
                 self._join(step, places, count, [*chain(*halves)], laid, out)
             matrices.append(out)
-            # Memory is free as soon as no later step needs it, as `peak_elements` reckons.
+            # Memory is free as soon as no later step needs it, as `peak_elements` assumes.
             for half in done:
                 matrices[half] = None
         n = steps[-1].border

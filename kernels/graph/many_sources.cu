@@ -78,6 +78,7 @@ search_sources(const word* indptr, const word* indices, const weight_type* weigh
           word head = indices[arc];
           i64 total = add(key, length_of(weight, arc));
           if (total > most || total >= look(cost + head)) continue;
+          // Another thread was quicker.
           if (atomicMin(cost + head, total) <= total) continue;
           if (total < bound) {
             if (set(mark + head, IN_NEAR)) next[atomicAdd(&next_count, 1ULL)] = head;
@@ -87,6 +88,7 @@ search_sources(const word* indptr, const word* indices, const weight_type* weigh
         }
       }
       __syncthreads();
+      // Each thread exchanges the lists for itself. The length is cleared when all have read it.
       count = (i64)next_count;
       word* list = near;
       near = next;
@@ -106,6 +108,7 @@ search_sources(const word* indptr, const word* indices, const weight_type* weigh
     if (own < none()) atomicMin(&least, own);
     __syncthreads();
     i64 from = least;
+    // All threads have read the same, so the block ends as one.
     if (from == none()) return;
     i64 before = bound;
     bound = above(from, width);
@@ -122,6 +125,8 @@ search_sources(const word* indptr, const word* indices, const weight_type* weigh
         kept[atomicAdd(&kept_count, 1ULL)] = v;
         continue;
       }
+      // Below the last bound it has been relaxed since. A vertex stands in far once, so no other
+      // thread writes its mark.
       mark[v] = key < before ? 0 : IN_NEAR;
       if (key >= before) near[atomicAdd(&near_count, 1ULL)] = v;
     }

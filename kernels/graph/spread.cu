@@ -47,6 +47,8 @@ __device__ __forceinline__ i64 least_sum(const word* tails, const weight_type* w
   i64 least = none();
 #pragma unroll 4
   for (i64 arc = begin; arc < end; arc += step) {
+    // Other threads lower costs meanwhile. An older value is only higher, and the next round sees
+    // the new one.
     i64 tail = ((const volatile i64*)cost)[tails[arc]];
     i64 total = tail == none() ? tail : add(tail, weight[arc]);
     least = total < least ? total : least;
@@ -103,6 +105,7 @@ pull(const word* indptr, const word* tails, const weight_type* weight, i64* cost
   block -= blocks_of_warps;
   i64 vertex = (block * THREADS + threadIdx.x) / LANES;
   i64 begin = vertex < n ? indptr[vertex] : 0, end = vertex < n ? indptr[vertex + 1] : 0;
+  // Vertices of many arcs were other blocks' work; their lanes go along for the shuffles.
   bool few = begin < end && end - begin <= FEW;
   i64 least = least_sum(tails, weight, cost, begin + threadIdx.x % LANES, few ? end : begin, LANES);
   least = least_of(least, LANES);
@@ -126,6 +129,7 @@ extern "C" __global__ void take_least(const word* heads, const i64* sums, i64* c
   word head = inside ? heads[arc] : 0;
   i64 least = inside ? sums[arc] : none();
   int lane = threadIdx.x % 32;
+  // A segmented minimum: after each step a lane has the least of twice as many lanes of its vertex.
   for (int step = 1; step < 32; step *= 2) {
     word other_head = __shfl_down_sync(0xFFFFFFFFu, head, step);
     i64 other = __shfl_down_sync(0xFFFFFFFFu, least, step);
@@ -152,6 +156,7 @@ scan_degrees(const word* indptr, const word* active, i64* sums, i64* counts, int
     if (i < count) degree = (i64)indptr[active[i] + 1] - (i64)indptr[active[i]];
     part[threadIdx.x] = degree;
     __syncthreads();
+    // The scan of Hillis and Steele: all read before any writes.
     for (int step = 1; step < SCAN_THREADS; step *= 2) {
       i64 other = (int)threadIdx.x >= step ? part[threadIdx.x - step] : 0;
       __syncthreads();
@@ -183,6 +188,7 @@ extern "C" __global__ void push(const word* indptr, const word* indices, const w
     i64 total = add(((volatile i64*)cost)[tail], weight[arc]);
     if (total >= ((volatile i64*)cost)[head]) continue;
     if (atomicMin(cost + head, total) <= total) continue;
+    // Listed in this round already, by another arc.
     if (atomicExch(listed + head, round) == round) continue;
     following[atomicAdd((unsigned long long*)(counts + 1 - parity), 1ULL)] = head;
   }

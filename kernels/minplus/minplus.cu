@@ -210,6 +210,8 @@ __device__ __forceinline__ void lower_tile(const Operand& a, const Operand& b, i
   panels.fill(0, fetched);
   __syncthreads();
   for (int begin = 0; begin < a.columns; begin += STEPS) {
+    // The next panels are on their way to registers while these are used, and go to the other
+    // buffer: so a barrier a panel is enough.
     bool more = begin + STEPS < a.columns;
     if (more) panels.fetch(a, b, top, left, begin + STEPS, fetched);
 #pragma unroll

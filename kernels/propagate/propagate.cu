@@ -135,6 +135,7 @@ extern "C" __global__ void list_arrived(const int* todo, const i64* first, int l
     if (is_new) fresh[flag] = 0;
     unsigned votes = __ballot_sync(ALL, is_new);
     int place = 0;
+    // The warp takes its places by one addition; a lane's own follows from the votes before it.
     if (thread == 0 && votes) place = atomicAdd(&length, __popc(votes));
     place = __shfl_sync(ALL, place, 0) + __popc(votes & ((1u << thread) - 1));
     if (is_new) out[place] = k;
@@ -263,6 +264,7 @@ multiply(const int* todo, const i64* first, const int* slot_of, const element* s
         lower = true;
       }
     }
+    // LANES_DEEP threads hold the sources of a cell.
     if (lower) atomicOr(&is_lower[in_tile], 1);
   }
   __syncthreads();
@@ -293,10 +295,12 @@ relax_edges(const int* todo, int parts, const i64* first, const int* slot_of, co
     element* there = arrived + end * stride + source;
     bool better = value < limit;
 #if ELEMENT == 2
+    // Nothing is rounded, and the product below could overflow.
     better &= value < known;
 #else
     better &= value < known + (known * limits[2 * other] + limits[2 * other + 1]);
 #endif
+    // A look first: most atomics would lower nothing.
     if (better && value < *(volatile element*)there) {
 #if ELEMENT == 0
       better = atomicMin((bits*)there, __float_as_int(value)) > __float_as_int(value);
@@ -308,6 +312,7 @@ relax_edges(const int* todo, int parts, const i64* first, const int* slot_of, co
     } else {
       better = false;
     }
+    // One lane sets the flags for all sources of the warp.
     if (__ballot_sync(ALL, better) && thread == 0) {
       set(fresh + end * lanes + lane);
       set(active + other);

@@ -25,6 +25,7 @@ from orograph.tiles import html
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.object_options import use_storage_options
 from orograph.tiles.raster.raster import StoreRaster
+from orograph.tiles.warn import without_warnings
 
 if TYPE_CHECKING:
     from orograph.execution.run import Run
@@ -271,7 +272,8 @@ def _planned(
     of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}
     if gpu_memory:
         of_plan["gpu_memory"] = whole_gpu_memory(gpu_memory)
-    with suppress(InputError, TypeError):  # not all that can run has a plan
+    # not all that can run has a plan, which opens rasters again
+    with suppress(InputError, TypeError), without_warnings():
         plan = operation.plan(*args, **of_plan, workers=workers)
         memory = {"client": plan.memory_client, "worker": plan.memory_per_worker}
         return {**memory, "kept": plan.memory_kept}

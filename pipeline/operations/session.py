@@ -50,7 +50,7 @@ from orograph.operations.job import DatasetJob, Job
 from orograph.operations.scratch import store_computed
 from orograph.operations.workspace import Workspace, is_whole, look_at, refuse_unversioned
 from orograph.tiles.at_once import at_once
-from orograph.tiles.convert.ingest import ingest
+from orograph.tiles.convert.ingest import copy_raster
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata
@@ -389,7 +389,7 @@ class StoredSession(Session[T]):
                 lazy[copy] = raster
             else:
                 # whoever began it is gone: this run holds the folder
-                ingest(raster, copy, tile=layout.tile, shard=layout.shard, takeover=True)
+                copy_raster(raster, copy, layout.tile, layout.shard, takeover=True)
         if lazy:
             begin_phase("input")
             store_computed(lazy, layout, context.token, client, self.cancelled)

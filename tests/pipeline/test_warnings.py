@@ -14,6 +14,7 @@ import rasterio
 import shapely
 import xarray as xr
 from affine import Affine
+from distributed import Client
 
 import orograph as og
 
@@ -178,6 +179,16 @@ def test_nodata_that_is_not_declared_is_told_of_a_store(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         og.ingest(source, tmp_path / "declared.zarr", nodata=-9999, tile=tile)
+
+
+def test_a_run_on_a_cluster_tells_of_it_once() -> None:
+    dem = np.where(GROUND < 5, -9999, GROUND)
+    alone = {"processes": False, "n_workers": 1, "threads_per_worker": 1}
+    with Client(**alone, dashboard_address=None) as client, pytest.warns(RuntimeWarning) as found:
+        og.fill_depressions(dem, client=client)
+    told = [str(warning.message) for warning in found if "least value" in str(warning.message)]
+    assert len(told) == 1
+    assert told[0].startswith("elevation: ")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.marks import LeastValues
 from orograph.tiles.raster.raster import CHOICE, FileRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.unchanged import unchanged
-from orograph.tiles.storage import Location
+from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target, partial_storage, staged_store
@@ -114,25 +114,39 @@ def ingest(
     target = open_storage(store, "store")
     check_extension("store", target)
     raster = open_raster(source, band=band, nodata=nodata, variable=variable, offers=CHOICE)
-    name = raster.name or NAME
-    layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     check_target(target, overwrite)
     refuse_overlap(raster, target, source)
     refuse_overlap(raster, partial_storage(target), source)
+    values = LeastValues()
+    look = values.add if raster.nodata is None else None
+    copy_raster(raster, target, tile, shard, overwrite, takeover, look)
+    values.warn("source", offered=True)
+    return open_dataset(target)[raster.name or NAME]
+
+
+def copy_raster(
+    raster: Raster,
+    target: Storage,
+    tile: int,
+    shard: int | None = None,
+    overwrite: bool = False,
+    takeover: bool = False,
+    look: Callable[[NDArray[Any]], None] | None = None,
+) -> None:
+    """Copy a raster into a store, as `ingest` does; call ``look`` with each window of cells."""
+    name = raster.name or NAME
+    layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     with staged_store(target, overwrite, takeover) as staged:
         stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
         create_store(staged, raster.shape, layout, [stored], raster.georeference)
         sink = StoreSink(staged)
-        values = LeastValues()
         with unchanged(raster):
             for window, cells in _read_ahead(raster, layout):
-                if raster.nodata is None:
-                    values.add(cells)
+                if look is not None:
+                    look(cells)
                 for part in layout.windows(window.shape):
                     place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
                     sink.write(name, place, cells[part.slices])
-    values.warn("source", offered=True)
-    return open_dataset(target)[name]
 
 
 def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:

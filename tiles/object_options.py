@@ -155,7 +155,7 @@ def check_storage_options(options: object) -> StorageOptions:
                 f"storage_options: names are text, but one is of type {type(name).__name__}; write "
                 "{'region': 'eu-central-1'}"
             )
-        plain = re.sub("^(aws|google|azure|azure_storage)_", "", name.lower())
+        plain = re.sub("^(aws|google|azure_storage|azure)_", "", name.lower())
         plain = {"endpoint_url": "endpoint"}.get(plain, plain)
         if plain not in _KNOWN:
             near = difflib.get_close_matches(plain, _KNOWN, n=1)

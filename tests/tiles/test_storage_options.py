@@ -256,6 +256,21 @@ def test_how_to_resume_is_told_without_secrets(
 
 
 @pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("AWS_REGION", "region"),
+        ("aws_endpoint_url", "endpoint"),
+        ("google_service_account", "service_account"),
+        ("azure_client_id", "client_id"),
+        ("azure_storage_account_name", "account_name"),
+        ("account_name", "account_name"),
+    ],
+)
+def test_names_of_environments_are_those_of_options(name: str, plain: str) -> None:
+    assert check_storage_options({name: "x"}) == check_storage_options({plain: "x"})
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"acces_key_id": SECRET}, "'acces_key_id' .*did you mean 'access_key_id'"),

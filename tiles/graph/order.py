@@ -33,7 +33,7 @@ def storage_order(
     from scipy import sparse  # slow to import
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    ones = np.ones(tail.size, np.int8)
+    ones = np.ones(tail.size, bool)  # parallel edges are one, however many
     links = sparse.csr_matrix((ones, (tail.astype(np.int32), head.astype(np.int32))), (n, n))
     both: Any = links + links.T
     return np.asarray(reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)

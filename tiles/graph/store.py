@@ -32,7 +32,7 @@ from orograph.tiles.store.publish import staged_store
 
 KEY = "orograph_graph"
 FORMAT = 1
-"""Version of the format of stored graphs; in version 1 there were no checksums."""
+"""Version of the format of stored graphs."""
 MOST = 2**62
 _LENGTHS = {
     **dict.fromkeys(("indices", "weight", "edge", "edge_both_ways"), "arc"),

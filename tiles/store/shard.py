@@ -204,7 +204,7 @@ def read_window(
 ) -> NDArray[Any]:
     """Return the cells of a window of a raster, contiguous, in native byte order.
 
-    ``stated`` are the checksums of the shards' indices, if the store states them. A missing shard
+    ``stated`` are the checksums of the shards' ends, if the store states them. A missing shard
     reads as fill values, of which the caller checks whether it may be missing; in an object store
     only if no checksum of it is stated.
 
@@ -321,7 +321,7 @@ def read_tiles(
     keep : bool
         Whether to put tiles that are read in part into the decoded-tile cache.
     stated : int, optional
-        The checksum of its index, if the store states it.
+        The checksum of its index and its last tile, if the store states it.
 
     Returns
     -------
@@ -604,7 +604,7 @@ def damaged_tiles(
     shape : (int, int)
         Cells of the shard that lie in the grid. Each tile that contains some must be there.
     stated : int, optional
-        The checksum of its index, if the store states it.
+        The checksum of its index and its last tile, if the store states it.
 
     Yields
     ------

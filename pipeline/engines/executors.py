@@ -96,6 +96,7 @@ def executor(
             workers.close()
         return
     count = thread_count()
+    # One thread more, for the task that is added while another writes (`_Threads.idle`).
     with concurrent.futures.ThreadPoolExecutor(count + 1, f"orograph-{problem}") as pool:
         yield _Threads(pool, count)
 
@@ -135,6 +136,8 @@ class _Threads:
         return future
 
     def next_done(self, cancelled: Event) -> list[tuple[Ticket, Any]]:
+        # No timeout, and ``cancelled`` is not looked at: tasks of an engine have the event, by the
+        # context of their run, and raise.
         done = concurrent.futures.wait(
             self._running, return_when=concurrent.futures.FIRST_COMPLETED
         ).done
@@ -257,6 +260,8 @@ class _Cluster:
                 "allow_other_workers": not any(self._restrictions),
             }
         with cluster_failures():
+            # The number makes the key of each copy of a task new, so that Dask does the copy and
+            # does not return the result of the first.
             future = self._client.submit(
                 task.function,
                 *task.arguments,
@@ -270,6 +275,8 @@ class _Cluster:
             asyncio.run_coroutine_threadsafe(self._deliver(ticket, number, future), loop)
 
     def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        # Both here and in `_send` the client's event loop runs in a thread of its own, and this one
+        # does not wait for it.
         sending = cast("Any", self._client.scheduler).log_event(topic=topic, msg=message())
         asyncio.run_coroutine_threadsafe(sending, cast("Any", self._client.loop).asyncio_loop)
 
@@ -302,10 +309,14 @@ class _Cluster:
         """Wait up to `POLL_SECONDS`; return the tickets and results of finished tasks."""
         results: list[tuple[Ticket, Any]] = []
         with suppress(Empty):
+            # Wait for the first, then take all that has arrived; `get_nowait` ends the loop by
+            # `Empty`.
             arrived = self._arrived.get(timeout=POLL_SECONDS)
             while True:
                 ticket, number, result, error = arrived
                 task = self._running.get(ticket)
+                # Results and errors of copies that were given up, or of tasks that are done, are
+                # ignored.
                 if task is not None and number in task.copies:
                     if error is not None:
                         raise error
@@ -332,6 +343,8 @@ class _Cluster:
                 continue
             why = "its worker is gone" if lost else "nothing has been heard for long"
             LOG.warning("a task of %s is sent again: %s", task.stage, why)
+            # The copies of a lost worker are given up. Those of a silent one stay: the first result
+            # counts.
             if lost:
                 self._release(task)
                 task.losses += 1
@@ -339,7 +352,7 @@ class _Cluster:
                     raise RunError(
                         KILLS_ITS_WORKERS.format(f"{task.stage}: {task.losses} workers are gone")
                     )
-            # not where it has waited in vain, if there is another
+            # to another worker than the one that was lost or silent, if there is one
             others = [w for w in self._workers if w != task.worker] or self._workers
             self.rooms.add(task.worker, -1)
             task.worker = others[ticket % len(others)]

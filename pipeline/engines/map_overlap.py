@@ -85,6 +85,7 @@ class MapOverlap:
         window = tree.window(node)
         writers = {v.name: context.sink.writer(v.name, window) for v in outputs}
         tile = context.quadtree.tile
+        # Parts are nodes of the tree: ``joined`` tiles a side, a power of two.
         joined = part_side(tile, tile << context.shard_level) // tile
         counts: dict[str, int] = {}
         for part in tree.nodes(joined.bit_length() - 1, node):
@@ -98,6 +99,7 @@ class MapOverlap:
                     writers[name].put(place, block)
         for writer in writers.values():
             writer.close()
+        # Saved last: where this entry exists, the shard is written.
         context.checkpoints.save("done", node, counts)
 
     def counts(self, blocks: dict[str, Array]) -> dict[str, int]:

@@ -56,6 +56,7 @@ class MoreWorkers:
             self._client.run_on_scheduler(be_many, prefix)
         self._number += 1
         key = self._layer, self._number
+        # No worker has the resource, so `int` is never called.
         self._waiting = self._client.submit(int, key=key, pure=False, resources={RESOURCE: 1})
 
     def close(self) -> None:

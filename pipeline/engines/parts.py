@@ -83,6 +83,8 @@ def read_parts(
         inside = Window(part.y - frame.y, part.x - frame.x, *part.shape)
         with backend.array_memory():
             targets = [Target(device, whole, inside.y, inside.x) for whole in cells]
+            # Cells that the GPU has decoded are downloaded only if it does not accept them: `check`
+            # then names the first bad one, or finds that all are good.
             if accept is not None and all(map(decode, rasters, repeat(part), targets)):
                 if not accept(cells, inside):
                     check([device.download(whole[inside.slices]) for whole in cells], part)
@@ -129,5 +131,6 @@ def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
             work(item)
         return
     with ThreadPoolExecutor(count, "orograph-parts") as pool:
+        # Consumed in order, so that the error of the first item is raised.
         for _ in pool.map(work, items):
             pass

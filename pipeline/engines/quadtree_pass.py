@@ -262,6 +262,8 @@ class QuadtreePass:
         if node.level == level:
             return [message]
         above = [node]
+        # Breadth first, in a list that grows meanwhile: all nodes whose messages this task
+        # computes.
         for other in above:
             if other.level > level + 1:
                 above += self.tree.children(other)
@@ -325,6 +327,7 @@ class QuadtreePass:
             # if it is there without the shard, that is noticed
             partial(checkpoints.save, "done", node, True),
         )
+        # Dropped after `done` is saved: until then a killed task needs it to do the shard again.
         if not checkpoints.waits:  # else it goes with the others
             checkpoints.drop("downward-state", node)
 
@@ -340,6 +343,7 @@ class QuadtreePass:
         checkpoints, sink = self.context.checkpoints, self.context.sink
         shards = self.context.shards(node)
         return (
+            # Loaded and not only looked for, because a damaged entry must not count.
             checkpoints.load("done", node) is not None
             and (
                 self.tabulated is None
@@ -378,6 +382,7 @@ class QuadtreePass:
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
         ]
         summary, saved = self.problem.merge(place, [(p, s) for p, s, _ in below])
+        # The states of the children go along, so that one entry holds all of a shard.
         return summary, (saved, [r for _, _, r in below])
 
     def _descend(
@@ -395,6 +400,8 @@ class QuadtreePass:
                 saved = self.problem.reread(place, saved, *self._cells(place))
             if self.tabulated is not None:
                 tables.append(self.tabulated.rows_of_tile(place, saved, message))
+            # Not where a GPU encodes the cells, nor where a tile covers several shards and so no
+            # one of the writers has a block for all of it.
             in_place = not (self._backend.encodes or self.context.shard)
             if isinstance(self.problem, FinishingInPlace) and in_place:
                 blocks = {name: w.block(place.window) for (name, _), w in writers.items()}
@@ -479,6 +486,7 @@ class QuadtreePass:
         levels = range(self.task_level, self.tree.root.level + 1)
         checkpoints, begun = self.context.checkpoints, []
         if not checkpoints.began_empty:
+            # Nodes are looked up only on levels of which something was saved.
             begun = [level for level in levels if checkpoints.count("summary", level)]
         return SweepGraphs(
             Layers(self.problem.name, self.context.token),
@@ -563,6 +571,7 @@ def _joined_level(context: RunContext) -> int:
     tree, level, small, most = context.quadtree, 0, 0, MOST_CELLS
     if context.gpus:
         fewest, small = FEWEST_ON_GPUS * max(context.gpus, 2), SMALL_ON_GPUS
+        # Threads of a GPU share its memory, and that of the worker.
         threads = context.threads or -(-context.cluster_threads // context.gpus) or MOST_GPU_THREADS
         memory = context.worker_memory or memory_of_machine()
         there, here = context.gpu_memory // GPU_BYTES_A_CELL, memory // BYTES_A_CELL
@@ -572,6 +581,8 @@ def _joined_level(context: RunContext) -> int:
     else:
         return 0
     while level < tree.root.level:
+        # Larger tiles as long as they fit. Beyond ``small`` enough of them must be left for all
+        # threads.
         cells = tree.window(Node(level + 1, 0)).size
         if cells > most or (cells > small and tree.count(level + 1) < fewest):
             break
@@ -603,6 +614,7 @@ def _perform(handle: Handle, stage: str, node: Node | None, *arguments: Any) -> 
     with get_backend(run.problem.backend).array_memory():
         if stage in ("split", "write"):
             assert node is not None
+            # A `split` task returns the messages to all children, of which this task takes its own.
             messages, index, *more = arguments
             if stage == "write":
                 return run.task_write(node, messages[index])

@@ -32,6 +32,7 @@ class Rooms:
         self.version += 1
         self._rooms = dict(rooms)
         self._by_tasks = [{} for _ in range(max(rooms.values(), default=0) + 1)]
+        # Workers that are gone keep their count until their tasks are given up.
         self._tasks = {worker: n for worker, n in self._tasks.items() if n}
         for worker in rooms:
             self._place(worker, self._tasks.setdefault(worker, 0))
@@ -57,6 +58,9 @@ class Rooms:
 
         Tasks that are added meanwhile are taken into account.
         """
+        # Round by round: in each, workers with at most ``number`` tasks, the fewest first. The
+        # caller adds tasks meanwhile, which moves workers from one set to the next: so each set is
+        # copied.
         for number in range(len(self._by_tasks) - 1):
             for tasks in range(number + 1):
                 for worker in tuple(self._by_tasks[tasks]):
@@ -64,4 +68,5 @@ class Rooms:
                         yield worker
 
     def _place(self, worker: Worker, tasks: int) -> None:
+        # The last set is for all that have more tasks than any may have.
         self._by_tasks[min(tasks, len(self._by_tasks) - 1)][worker] = None

@@ -121,6 +121,8 @@ class SweepGraphs:
     @cached_property
     def levels(self) -> list[int]:
         """Tree levels at which graphs begin and end, from the lowest tasks to the root."""
+        # A level is added where its subtrees have at least ``least`` tasks each, on average, at the
+        # level before.
         count, levels = self._tree.count, [self._task_level]
         least = max(TASKS_A_GRAPH, LEAST_TASKS_A_THREAD * self._threads)
         for level in self._above[:-1]:
@@ -157,6 +159,8 @@ class SweepGraphs:
                 self._down(node, path[-1], index)
                 yield self._cut(self._writes, path)
                 return
+            # A node above the graphs: its split becomes part of the first graph below it, and all
+            # graphs below keep its result.
             split = self._add("split", node, TaskRef(path[-1]), index, node.level - 1)
             for i, child in enumerate(self._tree.children(node)):
                 yield from down(child, [*path, split], i)
@@ -177,6 +181,7 @@ class SweepGraphs:
     def _up(self, node: Node, lowest: int) -> Key:
         at_task = node.level == self._task_level
         if node.level == lowest and not at_task:
+            # Another graph has computed this summary.
             return self._add("recall", node)
         stage = "tiles" if at_task else "merge"
         if self._climbed(node):

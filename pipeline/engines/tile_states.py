@@ -202,6 +202,8 @@ class StateCache:
                 oldest, (other, freed) = self._states.popitem(last=False)
                 self._bytes -= freed
                 out.append((oldest, other))
+        # Outside the lock: writing takes long, and other threads need the cache meanwhile. A state
+        # that alone exceeds the limit is among them.
         for oldest, other in out:
             spill(oldest, other)
 
@@ -233,6 +235,7 @@ class StateCache:
             with self._lock:
                 _, size = self._states.get(tile, (None, 0))
                 expected = size * self._seconds_a_byte
+                # Those that follow have changed less.
                 if self._unsaved[tile] < least(tile) or self._seconds_left <= expected:
                     return
             taken = self._save(tile)
@@ -271,6 +274,8 @@ class StateCache:
             self._unsaved.pop(tile, None)
         if state is None or self.save is None:
             return 0.0
+        # While it is saved, the state is out of the cache, so that no visit changes it. Its bytes
+        # stay counted, since it comes back.
         begin = time.perf_counter()
         self.save(tile, state)
         taken = time.perf_counter() - begin
@@ -325,6 +330,7 @@ class TileStates:
     def keep(self, tile: Tile, state: object) -> None:
         """Return a state to the cache; move the states that no longer fit to disk."""
         cache, size = self.cache, self.problem.size(state)
+        # The first state in this process: only now is it known how large states are.
         if cache.save is None:
             cache.save = partial(self._spill, compressed=False)
             if cache.limit is None:
@@ -338,6 +344,7 @@ class TileStates:
         tile, shard = (tree.window(Node(level, 0)).size for level in (0, self.context.shard_level))
         itemsize = sum(raster.bytes_per_cell for raster in self.rasters)
         written = sum(np.dtype(v.dtype).itemsize for v in getattr(self.problem, "outputs", ()))
+        # The cache of decoded tiles grows to its limit, or until it holds all rasters.
         return min(LIMIT_BYTES, tree.window(tree.root).size * itemsize) + bytes_at_work(
             tile, size / tile, itemsize, shard, written
         )
@@ -422,6 +429,8 @@ def attend_worker() -> None:
 
         async def _look(self, worker: Worker) -> None:
             while True:
+                # In a thread, since saving takes long and the event loop has to answer the
+                # scheduler.
                 if worker.status is Status.paused:
                     await asyncio.to_thread(put_all_aside)
                 await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
@@ -433,6 +442,7 @@ def attend_worker() -> None:
     with suppress(ValueError):  # not in a worker
         worker: Any = get_worker()
         if PLUGIN not in worker.plugins:
+            # This is a thread of a task: plugins are added by the worker's event loop.
             worker.loop.add_callback(worker.plugin_add, SaveStates(), PLUGIN)
 
 
@@ -480,6 +490,8 @@ def room_for_states(size: int, working: int) -> int:
             manager = worker.memory_manager
             if limit := manager.memory_limit:
                 return_freed_memory()
+                # Without the freed memory that malloc kept, and without the first state, which is
+                # in the cache.
                 held = psutil.Process().memory_info().rss - size
                 left = (manager.memory_pause_fraction or 1.0) * limit - held
                 room = left - worker.state.nthreads * working

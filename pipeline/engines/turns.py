@@ -60,6 +60,7 @@ class Turn:
 
     def look(self, turns: Turns) -> None:
         """Take notice of where all runs are."""
+        # The scheduler has put the run beside the others, once, when it first heard of it.
         if self.start is None and not self.ended:
             _, self.start = turns[self.token]
         others = [begun for token, (begun, _) in turns.items() if token != self.token]

@@ -62,6 +62,7 @@ class Borders:
         holder, held = self._held.get(tile, (None, []))
         self._held[tile] = worker, names
         if holder == worker and held == names:
+            # The names are copied, because `came_back` changes the list that is kept.
             return [None] * 8, [None] * 8, list(names)
         strips = [*halo, *own]
         if holder == worker:
@@ -84,6 +85,9 @@ class Borders:
         attempt : int
             Its name.
         """
+        # The lists of names are changed in place, as the worker has changed its own: a strip
+        # becomes part of the tile's border (8 + k), and of the halo of a neighbour in the same
+        # task.
         held = {tile: self._held[tile][1] for tile in tiles if tile in self._held}
         for tile, border in borders.items():
             for k, (di, dj) in enumerate(NEIGHBOURS):
@@ -119,6 +123,7 @@ class Borders:
         """Drop the borders of tiles whose neighbourhood is written, after ``shard`` was written."""
         done = self._tiles.done
         for di, dj in itertools.product((-1, 0, 1), repeat=2):
+            # Places beyond the grid hold no borders, so that dropping them does nothing.
             i, j = shard[0] + di, shard[1] + dj
             if not done[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2].all():
                 continue
@@ -139,6 +144,7 @@ class Borders:
 
     def unpack(self, packed: Iterable[Any]) -> None:
         """Restore strips that `pack_strips` packed, replacing older ones."""
+        # One new name for all: no worker holds these strips, so they are sent.
         name = secrets.randbits(62) + 1
         for (i, j, k), strip in _strips(packed):
             known, names = self._known.setdefault((i, j), ([None] * 8, [0] * 8))
@@ -165,4 +171,5 @@ def _strips(packed: Iterable[Any]) -> Iterator[tuple[Strip, Array]]:
         end = 0
         for (i, j, k), shape in zip(places.tolist(), shapes.tolist(), strict=True):
             start, end = end, end + int(np.prod(shape))
+            # A view would keep the values of all strips in memory.
             yield (i, j, k), values[start:end].reshape(shape).copy()

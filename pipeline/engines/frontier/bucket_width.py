@@ -73,6 +73,9 @@ class BucketWidth:
         if not self.bucket_width or visits + self._settled < self._area:
             return
         again = self._settled - self._first_time
+        # Three cases: too wide, as cells settled again cost more than visits and tasks; too
+        # narrow, as these cost more than twice as much as those; or balanced, but with workers
+        # that had nothing to do.
         if again > visits and again > self._first_time // 4:
             self.bucket_width /= _step(again, visits)
         elif visits > 2 * again:

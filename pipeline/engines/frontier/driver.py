@@ -175,6 +175,7 @@ class _Driver:
         self.problem, self.context, self.tree = run.problem, run.context, run.context.quadtree
         rows, columns = (-(-n // self.tree.tile) for n in self.tree.shape)
         self.tiles = TileKeys((rows, columns), run.context.shard_level)
+        # The arrays of `TileKeys` themselves, which are changed in place.
         self.keys, self.away = self.tiles.keys, self.tiles.away
         self.reached = np.zeros((rows, columns), np.int64)
         self.borders = Borders(self.tiles)
@@ -212,6 +213,9 @@ class _Driver:
             self._start(workers, handle, cancelled)
             while self._pending or self.tiles.front() < math.inf:
                 self._give_work(workers, handle)
+                # Owners sleep until the bucket reaches their least key. If keys are left and no
+                # task is under way, all owners are looked at once more before this counts as a
+                # fault.
                 if not self._pending:
                     self.tiles.awake.update(self._owners)
                     self._give_work(workers, handle)
@@ -261,10 +265,13 @@ class _Driver:
         task = self._pending.pop(ticket)
         self._visiting -= len(task.tiles)
         self._load[task.worker] -= 1
+        # The worker has a free slot again.
         self.tiles.awake.add(task.worker)
         for tile in task.tiles:
             self._take_back(tile, found.get(tile))
         if not workers.shared and task.tiles:
+            # The worker now holds the strips that its visits made. A visit of None means that it
+            # lacked strips which it was taken to have: all are sent with the next request.
             made = {tile: visit for tile, visit in found.items() if visit is not None}
             borders = {tile: visit.border for tile, visit in made.items()}
             for attempt in {visit.attempt for visit in made.values()}:
@@ -282,6 +289,7 @@ class _Driver:
         go to workers that can take more, idle ones first; then come tiles that busy workers have
         read.
         """
+        # Workers have come or gone. The shards of those that are gone become free.
         if self._rooms_version != workers.rooms.version:
             self._rooms_version = workers.rooms.version
             for worker in [worker for worker in self._owners if worker not in workers.rooms]:
@@ -291,6 +299,8 @@ class _Driver:
         front = self.tiles.front()
         bound = self.state.window.above(front)
         self.tiles.wake(bound)
+        # The set is replaced before tasks are given, so that an owner woken meanwhile is looked at
+        # in the next step.
         awake, self.tiles.awake = self.tiles.awake, set()
         spare = [
             worker
@@ -299,6 +309,7 @@ class _Driver:
         ]
         many = len(workers.rooms) > MANY_WORKERS
         for worker in workers.idle() if self._is_open(bound) else ():
+            # Workers come in the order of their tasks: from here on all have one.
             if many and self._load[worker]:
                 break
             if not self._give_task(workers, worker, None, bound, handle):
@@ -307,17 +318,20 @@ class _Driver:
             if self._load[worker] or not self._hand_over(workers, worker, bound, handle):
                 break
         for worker in spare:
+            # Reading ahead and writing come last, and only where a worker has nothing else to do.
             if not self._load[worker]:
                 self._give_spare_task(workers, worker, worker, handle)
         for worker in workers.idle() if not many or self.tiles.final[None] else ():
             if not self._give_spare_task(workers, worker, None, handle):
                 break
         workers.useful = self._visiting + self.tiles.ready(bound)
+        # Workers without a task, though there are open tiles: a wider bucket would give them work.
         if front < math.inf and self._pending:
             self.state.window.starved += workers.rooms.unused()
 
     def _is_open(self, bound: float) -> bool:
         """Return whether there may be tiles or final shards that any worker may take."""
+        # A width of 0 is not known yet. Then `_choose` takes the least tile, whoever owns it.
         is_known = self.state.window.bucket_width > 0
         return not is_known or bool(self.tiles.ready(bound) or self.tiles.final[None])
 
@@ -362,6 +376,7 @@ class _Driver:
             return False
         # its first visit need not wait for its cells when the front comes there
         taken = self._take_out([tile], None if workers.shared else worker)
+        # As in `_look_everywhere`: the tile is opened, and nothing is relaxed.
         requests = [replace(request, key=-math.inf) for request in taken]
         ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
         self._add_task(ticket, workers, _Task(worker, [tile], []))
@@ -380,6 +395,7 @@ class _Driver:
         """Submit a task that visits tiles; ``waiting`` is the number of tiles left for others."""
         tiles = tiles + self._beside(tiles, workers)
         requests = self._take_out(tiles, None if workers.shared else worker)
+        # Threads to which no tile is left help in the visits of others.
         threads = workers.threads(len(self._pending) + 1 + waiting)
         ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
         self._add_task(ticket, workers, _Task(worker, tiles, []))
@@ -411,6 +427,7 @@ class _Driver:
             if tile is not None and not self.tiles.is_reached(self.tiles.shard_of(tile)):
                 self._start_visits(workers, worker, [tile], bound, 0, handle)
                 return True
+            # The tile's shard is reached, so it stays with the worker that has its states.
             if tile is not None:
                 self.tiles.push(tile)
             del self._laden[other]
@@ -434,6 +451,7 @@ class _Driver:
         elif not self._load[worker] or self._writing[worker] or left < self._fewest_shards(workers):
             return []
         else:
+            # At most as many shards as hold the tiles of one task: a shard has 4**level tiles.
             count = min(left - MOST_UNWRITTEN, TILES_A_TASK >> 2 * self.tiles.level)
             count = max(count, self._fewest_shards(workers))
         return self._pop_final(owner, count)
@@ -441,6 +459,8 @@ class _Driver:
     def _pop_final(self, owner: Worker, count: int) -> list[Tile]:
         """Remove and return at most ``count`` final shards of an owner."""
         shards = (self.tiles.final[owner].pop() for _ in range(count))
+        # A shard may stand in its queue several times. All of these entries hold until it is marked
+        # as written.
         return list(dict.fromkeys(shard for shard in shards if shard is not None))
 
     def _look_everywhere(self, workers: Executor, handle: Handle, cancelled: Event) -> None:
@@ -461,6 +481,8 @@ class _Driver:
                     if not workers.shared and worker is not None:
                         self._owners.add(worker)
                         self.tiles.give(shard, worker)
+                # A key of minus infinity lies below the bound of -1, so each tile is opened. No
+                # cost lies below that bound, so nothing is relaxed.
                 requests = [self._request(tile, -math.inf) for tile in tiles]
                 workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
                 under_way += 1
@@ -480,6 +502,8 @@ class _Driver:
             # one that takes another's has to read and visit the tiles again: first their owners
             for of_others in (False, True):
                 for worker in workers.idle() if todo else ():
+                    # Half of the shards beyond `MOST_UNWRITTEN`, so that tasks get smaller towards
+                    # the end. A shard with more tiles than a task may have is written alone.
                     many = (todo.count(worker, of_others) - MOST_UNWRITTEN) // 2
                     many = max(many, self._fewest_shards(workers))
                     many = min(many, TILES_A_TASK >> 2 * self.tiles.level) or 1
@@ -489,6 +513,7 @@ class _Driver:
                         under_way[ticket] = shards
             for ticket, found in workers.next_done(cancelled):
                 shards = under_way.pop(ticket)
+                # Shards for which the worker lacked strips are handed out again.
                 todo.add(set(shards) - set(self._take_written(shards, found)))
             self._show(workers, at_once=not (todo or under_way))
         count = self.tree.count(self.tiles.level)
@@ -505,6 +530,8 @@ class _Driver:
         at = None if workers.shared else worker
         requests = [self._request(morton_decode(tile.z), math.inf, at) for tile in tiles]
         for shard in shards:
+            # Marked when the task is sent, so that no other task gets the shard and no visit lowers
+            # its keys. `_take_written` undoes it for shards that the worker could not write.
             self.tiles.written[shard] = True
         ticket = workers.submit(worker, "write", finish_shards, handle, nodes, requests)
         self.turn.done += len(shards) * self._cells_of_shard
@@ -557,9 +584,12 @@ class _Driver:
         if owner is None:
             if left < several and self._pending:
                 return [], left  # more are to come
+            # Each thread gets its share of what is ready, within what a task may have.
             count = min(max(workers.share(None, left), several), TILES_A_TASK)
             return self._pop_ready(bound, count), left - count
         queue, found = self.tiles.waiting[owner], dict[Tile, None]()
+        # The worker's tiles of the bucket, until there are enough for a full task for each of its
+        # threads. Those beyond the share of one thread are put back.
         while workers.share(worker, len(found)) < TILES_A_TASK:
             if (tile := queue.pop(bound)) is None:
                 break
@@ -569,6 +599,7 @@ class _Driver:
         for tile in tiles[count:]:
             self.tiles.push(tile)
         chosen = tiles[:count]
+        # Too few for a task on a large cluster: tiles that no worker owns fill it up.
         if chosen and len(chosen) < several:
             chosen += self._pop_ready(bound, several - len(chosen))
         return chosen, len(tiles[count:])
@@ -598,6 +629,8 @@ class _Driver:
         found = dict.fromkeys(tiles)
         for shard in {self.tiles.shard_of(tile) for tile in tiles}:
             block = self.tiles.block(shard)
+            # Tiles that are queued, and those that nothing has reached. Converged ones are seldom
+            # woken again.
             ahead = np.isfinite(self.keys[block]) | (self.reached[block] == 0)
             first, left = block[0].start, block[1].start
             found |= dict.fromkeys(
@@ -607,6 +640,7 @@ class _Driver:
 
     def _take_out(self, tiles: list[Tile], worker: Worker = None) -> list[Request]:
         """Mark tiles as in flight, and return the requests to visit them."""
+        # Before the tiles are taken out, which sets their keys to infinity.
         requests = [self._request(tile, float(self.keys[tile]), worker) for tile in tiles]
         for tile in tiles:
             self.tiles.take_out(tile)
@@ -654,6 +688,8 @@ class _Driver:
     def _save(self) -> None:
         """Start to save to the journal what has changed since the last entry."""
         if self._journal is not None:
+            # The driver's thread makes the snapshot, as it alone changes the state. The journal's
+            # thread packs and writes it. There are eight strips a tile.
             first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
             self._journal.write(self.state.entry(first=first), first=first)
 
@@ -664,6 +700,8 @@ class _Driver:
         damaged now.
         """
         entries = [] if self._journal is None else list(self._journal.entries())
+        # Written shards are verified before anything is restored: if one is damaged, the run begins
+        # at its sources.
         done = {(i, j) for entry in entries for i, j in entry["done"].tolist()}
         if not entries or not self._count_written(sorted(done), workers, handle, cancelled):
             return False

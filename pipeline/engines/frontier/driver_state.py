@@ -45,6 +45,7 @@ class DriverState:
         For the first entry they are all that is known.
         """
         tiles = self.tiles
+        # A tile in flight is saved with the key that it had, since its visit may be lost.
         keys = np.minimum(tiles.keys, tiles.flying)
         places = np.array(list(tiles.changed), np.int64).reshape(-1, 2)
         done = np.array(self.done, np.int64).reshape(-1, 2)
@@ -61,6 +62,7 @@ class DriverState:
             "links": None if self.links is None else [v.copy() for v in self.links.values],
         }
         strips = self.borders.strips(changed=not first)
+        # The next entry holds changes against this one.
         tiles.changed.clear()
         self.borders.changed.clear()
         self.done.clear()
@@ -79,6 +81,8 @@ class DriverState:
         self.window, (self.settled, self.visits) = last["window"], last["counts"]
         if self.links is not None:
             self.links.values = last["links"]
+        # Tiles are queued after all entries: from one to the next a key may have risen, and `lower`
+        # ignores a greater one.
         for i, j in np.argwhere(keys < math.inf).tolist():
             tiles.lower((i, j), float(keys[i, j]))
         for shard in {tiles.shard_of((i, j)) for i, j in np.argwhere(self.reached > 0).tolist()}:

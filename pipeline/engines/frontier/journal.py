@@ -44,6 +44,9 @@ class Journal:
     def entries(self) -> Iterator[Any]:
         """Yield the entries that an earlier session wrote, the oldest first."""
         load, series = self._checkpoints.load, self._series
+        # A damaged entry counts as absent, and ends the series: later ones hold only changes
+        # against it. What is before it is the state of an earlier moment, from which a run can go
+        # on as well.
         while (entry := load("front", Node(series, self._count))) is not None:
             yield entry
             self._count += 1
@@ -72,6 +75,7 @@ class Journal:
         """Start to write an entry in the background; ``entry()`` is called by that thread."""
         self.wait()
         if first:
+            # Entries of the series that this one replaces.
             before = range(self._count)
             self._series, self._count = self._series + 1, 1
             self._writing = self._writer.submit(self._begin, self._series, entry, before)
@@ -99,6 +103,8 @@ class Journal:
     def _begin(self, series: int, entry: Callable[[], Any], before: range) -> float:
         """Write the first entry of a series, and drop the series before it."""
         seconds = self._write(Node(series, 0), entry)
+        # The new series is named once its first entry is written, and the old one is dropped after
+        # that. A kill at any point leaves one of them usable.
         self._checkpoints.save("journal", self._root, series)
         for number in before:
             self._checkpoints.drop("front", Node(series - 1, number))

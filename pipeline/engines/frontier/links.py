@@ -75,10 +75,13 @@ class Links:
 
     def of_tile(self, window: Window) -> LinksOfTile:
         """Return the numbers of the links that have an end in a window."""
+        # Links are sorted by the rows of their tails: only those in the rows of the window are
+        # tested.
         first, last = np.searchsorted(self.tail[:, 0], (window.y, window.y + window.height))
         out = np.arange(first, last)
         out = out[_inside(self.tail[out], window)]
         stays = _inside(self.head[out], window)
+        # Those that arrive are found by the rows of their heads in the same way.
         by_head, rows = self._by_head
         first, last = np.searchsorted(rows, (window.y, window.y + window.height))
         into = by_head[first:last]
@@ -135,6 +138,7 @@ class LinkBoard:
         leaving = self._links_of(tile).leaving
         for known, values in zip(self.values, news.values, strict=True):
             known[leaving] = values
+        # The least key for each tile in which a new value arrives, with tiles numbered by rows.
         new = news.keys < np.inf
         row, column = (self._links.head[leaving[new]] // self._tile).T
         columns = int(column.max(initial=0)) + 1

@@ -52,6 +52,7 @@ class Visit:
         return Visit(
             self.pending,
             [min(pair) for pair in zip(self.outward, earlier.outward, strict=True)],
+            # Strips of the later visit replace those of the earlier one.
             [b if a is None else a for a, b in zip(self.border, earlier.border, strict=True)],
             self.settled + earlier.settled,
             self.reached,

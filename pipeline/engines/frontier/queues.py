@@ -67,6 +67,8 @@ class OwnedQueues:
 
     def __getitem__(self, owner: Worker) -> TileQueue:
         if owner not in self._queues:
+            # Whether the worker still owns the tile is asked when the entry comes to the top, so
+            # that a change of owner need not search the heap.
             self._queues[owner] = TileQueue(
                 lambda key, tile: self._owner(tile) == owner and self._holds(key, tile)
             )

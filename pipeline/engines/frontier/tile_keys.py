@@ -51,6 +51,8 @@ class TileKeys:
         """Mask of the shards that are written, or being written."""
         self.done = np.zeros_like(self.written)
         """Mask of the shards that are known to be written."""
+        # A tile in flight counts with the key that it had: until the visit is back, it may improve
+        # its neighbours from that key on.
         self._open = TileQueue(lambda key, tile: key in (self.keys[tile], self.flying[tile]))
         self._owners: dict[Tile, Worker] = {}
         self.waiting = OwnedQueues(self.owner_of_tile, self._waits)
@@ -92,6 +94,8 @@ class TileKeys:
             del self._owners[shard]
         else:
             self._owners[shard] = owner
+        # Entries in the queues of the former owner hold no longer, so the tiles are queued for the
+        # new one.
         for tile in self.tiles_of(shard):
             self._ready.discard(tile)
             if not self.away[tile] and (key := float(self.keys[tile])) < math.inf:
@@ -100,6 +104,8 @@ class TileKeys:
 
     def give_up(self, owner: Worker) -> None:
         """Make all shards of a lost worker unowned."""
+        # Owners are removed first, since `dissolve` moves tiles to the queue of the owner that they
+        # have then.
         for shard in [shard for shard, other in self._owners.items() if other == owner]:
             del self._owners[shard]
         for queue in (self.waiting, self.unread, self.final):
@@ -152,6 +158,7 @@ class TileKeys:
         """Mark a tile as no longer in flight, with ``pending`` as its remaining key."""
         self.flying[tile], self.away[tile] = math.inf, False
         self.changed.add(tile)
+        # Neighbours may have lowered the key while the tile was in flight.
         self.keys[tile] = key = min(float(self.keys[tile]), pending)
         if key < math.inf:
             self._queue(tile, key)
@@ -187,10 +194,12 @@ class TileKeys:
     def wake(self, bound: float) -> None:
         """Mark the owners that have tiles in the bucket, or shards that became final, as awake."""
         front, self._bound = self.front(), bound
+        # A shard of converged tiles is final once the front has passed the key at which it is.
         while (shard := self._converged.pop(front)) is not None:
             self.awake.add(self.final.push(self._final_at(shard), shard))
         while self._asleep and self._asleep[0][0] <= bound:
             key, _, owner = heapq.heappop(self._asleep)
+            # Only the last entry of an owner holds; those from before it was lowered are skipped.
             if self._wake_at.get(owner) == key:
                 del self._wake_at[owner]
                 self.awake.add(owner)
@@ -220,6 +229,7 @@ class TileKeys:
         return bool(key == self.keys[tile] and not self.away[tile])
 
     def _converges(self, key: float, shard: Tile) -> bool:
+        # The key of an open shard is NaN, which equals nothing: its entries do not hold.
         return key == self._final_at(shard)
 
     def _final_at(self, shard: Tile) -> float:

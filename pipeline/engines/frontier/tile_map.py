@@ -26,6 +26,7 @@ def states_of(tiles: TileKeys) -> npt.NDArray[np.uint8]:
     some = np.s_[::step, ::step]
     opened, keys, away = tiles.opened[some], tiles.keys[some], tiles.away[some]
     states = np.where(opened, SETTLED, WAITING).astype(np.uint8)
+    # Each state takes precedence over those above.
     states[keys < math.inf] = QUEUED
     states[away] = AT_WORK
     rows, columns = (np.arange(0, n, step) >> tiles.level for n in tiles.keys.shape)

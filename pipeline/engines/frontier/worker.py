@@ -75,6 +75,9 @@ def _find_strips(cache: StateCache, request: Request) -> bool:
     if request.names is None:
         return True
     strips = [*request.halo, *request.sent]
+    # A strip that has a name but is None was left out because this process should hold it. If it
+    # holds another or none, it is not the process that the driver takes it for, or another task has
+    # visited the tile since.
     held = cache.strips.get(request.tile, [(0, None)] * len(strips))
     for n, (name, known) in enumerate(zip(request.names, held, strict=True)):
         if name and strips[n] is None:
@@ -89,13 +92,18 @@ def _visit_tiles(
     run: FrontierTasks, requests: Sequence[Request], bound: float
 ) -> dict[Tile, Visit]:
     states = run.states
+    # Never 0, the name of a strip that does not exist.
     attempt = secrets.randbits(62) + 1
     area = {request.tile: request for request in requests}
+    # Of each tile the eight strips of the halo come first, then the eight of its own border.
     names = {request.tile: list(request.names or [0] * 16) for request in requests}
     open_keys = {request.tile: request.key for request in requests}
     done: dict[Tile, Visit] = {}
     for _ in range(max(TILES_A_TASK, len(area)) if area else 0):
+        # Equal keys are visited in the order of tiles, so the order does not depend on that of
+        # requests.
         tile = min(open_keys, key=lambda t: (open_keys[t], t))
+        # The bound may itself be infinite, and a tile without a key is not visited.
         if open_keys[tile] > bound or open_keys[tile] == math.inf:
             break
         request = area[tile]
@@ -105,13 +113,17 @@ def _visit_tiles(
             visit = run.problem.visit(state, request, bound)
         states.keep(tile, state)
         open_keys[tile] = visit.pending
+        # All visits to a tile in this task are one result, judged against what the driver had when
+        # it sent the task.
         done[tile] = replace(visit.after(done.get(tile)), attempt=attempt)
         if visit.links is not None and request.links is not None:
+            # The next visit to the tile reports what is new against this one.
             request.links.sent[:] = visit.links.values
         for k, (di, dj) in enumerate(NEIGHBOURS):
             sent = visit.border[k]
             if sent is not None:
                 request.sent[k], names[tile][8 + k] = sent, attempt
+            # A neighbour that this task may visit gets the strip, and its key, without the driver.
             other = tile[0] + di, tile[1] + dj
             if other in area:
                 if sent is not None:
@@ -121,6 +133,8 @@ def _visit_tiles(
                     # what it sent to this tile was taken in by this visit
                     done[other].outward[OPPOSITE[k]] = math.inf
     for tile, request in area.items():
+        # What this process now holds of each tile. The driver records the same when the result is
+        # back (`Borders.came_back`).
         if request.names is not None:
             strips = [*request.halo, *request.sent]
             states.cache.strips[tile] = list(zip(names[tile], strips, strict=True))
@@ -174,6 +188,7 @@ def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Requ
 
 def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
     problem, context, states = run.problem, run.context, run.states
+    # Written already: by an earlier session, or by another copy of this task.
     if (known := _counts_of(run, node)) is not None:
         return known
     shards, outputs = context.shards(node), problem.outputs
@@ -184,6 +199,8 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     for request in requests:
         tile = request.tile
         state = states.take(tile)
+        # A last visit without a bound. It takes in what the neighbours sent last, and changes no
+        # border if the tile has converged.
         visit = problem.visit(state, request, math.inf)
         if any(found is not None for found in (*visit.border, visit.links)):
             raise RunError(
@@ -196,11 +213,14 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
             counts[name] = counts.get(name, 0) + count
         if tabulated is not None:
             tables.append(tabulated.rows_of_tile(states.place(tile), state))
+    # Where a tile covers several shards, `_put` has closed them.
     if not context.shard:
         for writer in writers.values():
             writer.close()
     if tables:
         context.checkpoints.save("rows", node, tables)
+    # Saved last: where this entry exists, cells and rows are written. Only then are the states
+    # dropped, from which a killed task would have begun again.
     context.checkpoints.save("done", node, counts)
     for request in requests:
         states.drop(request.tile)

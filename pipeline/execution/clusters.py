@@ -215,6 +215,7 @@ def _replace_lost_workers(cluster: Any) -> None:
     for name, worker in list(cluster.workers.items()):
         if worker.status.name in ("failed", "closed"):
             del cluster.workers[name]
+    # Dask starts the workers that it finds in the specification and not among its workers.
     if cluster.worker_spec.keys() - cluster.workers.keys():
         cluster.scale(len(cluster.worker_spec))
     cluster.loop.call_later(REPLACE_SECONDS, _replace_lost_workers, cluster)
@@ -320,6 +321,7 @@ def _check_script() -> None:
     RunError
         If workers would run the script.
     """
+    # This is a new process that still imports the script that started it.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunError(_GUARD)
     from dask import config
@@ -330,6 +332,7 @@ def _check_script() -> None:
     # `python -m package` is not run again
     if not script or package or config.get("distributed.worker.multiprocessing-method") == "fork":
         return
+    # Walk up to the line at the top level of the script that has led here.
     frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         code = frame.f_code

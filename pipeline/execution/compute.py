@@ -107,6 +107,7 @@ def _on_threads(graphs: Iterable[Graph], key: Key | None, cancelled: Event) -> A
     with ThreadPoolExecutor(thread_count(), "orograph") as pool:
         try:
             for graph in graphs:
+                # Results that earlier graphs kept are constants of this one.
                 known = {name: DataNode(name, value) for name, value in kept.items()}
                 wanted = graph.wanted
                 kept |= zip(wanted, get(graph.tasks | known, wanted, pool=pool), strict=True)
@@ -124,6 +125,8 @@ def _on_cluster(
     try:
         for graph in graphs:
             under_way.submit(graph)
+            # One graph is left under way while the next is made, so that workers need not wait for
+            # it.
             while under_way.count > 1 and under_way.count * size > TASKS_A_THREAD * sum(
                 client.nthreads().values()
             ):
@@ -165,6 +168,7 @@ class _UnderWay:
             - number * PRIORITY_OF_A_TASK
             for number, key in enumerate(graph.tasks, self._tasks)
         }
+        # Priorities of single tasks need a layer, whose annotations may be functions of the key.
         layer = MaterializedLayer(graph.tasks, annotations={"priority": order.__getitem__})
         whole = HighLevelGraph({"orograph": layer}, {"orograph": set()})
         wanted = graph.wanted
@@ -212,6 +216,7 @@ class _UnderWay:
     def _finish(self, number: int) -> None:
         """Release the futures of a finished graph that no other graph needs."""
         graph = self._graphs.pop(number)
+        # The futures of the ends come first. Those that follow are in ``kept``.
         for _, future in zip(graph.ends, self._futures.pop(number), strict=False):
             future.release()
         # the next graph needs what the latest keeps, even if that is done

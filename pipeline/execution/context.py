@@ -106,6 +106,7 @@ def located(window: Window) -> Iterator[None]:
     except Cancelled:
         raise
     except Exception as error:
+        # The innermost context has the smallest window, and adds the only note.
         if not hasattr(error, "__notes__"):
             rows = f"rows {window.y} to {window.y + window.height - 1}"
             columns = f"columns {window.x} to {window.x + window.width - 1}"

@@ -160,11 +160,14 @@ class Watch:
             self._looking.cancel()
 
     async def _look(self, client: Client, needed: Mapping[str, float]) -> None:
+        # When a worker could last work, and below when anything last was at work.
         well, warned = time.monotonic(), False
         moved = well
         while True:
             with suppress(OSError):
                 scheduler = cast("Any", client.scheduler)
+                # All workers of a large cluster are asked for only if none of the first can work,
+                # or where tasks need resources that only some may have.
                 some = await scheduler.identity(n_workers=-1 if needed else SOME)
                 self._record.worker_memory = max(
                     self._record.worker_memory, *map(_memory_of, some["workers"].values()), 0

@@ -107,6 +107,7 @@ def make_look(
                 f"sees another folder at {folder}; take one for out= (or config['scratch']) that "
                 "all workers see"
             )
+        # By an import: the function was sent by its code, so ``seen`` would be a copy.
         from orograph.execution import workers
 
         workers.seen.add((version, folder, token, key))
@@ -210,6 +211,7 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
         turn: tuple[str, float, float | None] | None = None,
         dask_scheduler: Any = None,
     ) -> tuple[int, dict[str, int] | None, Turns]:
+        # An attribute of the scheduler, which all clients share and which ends with it.
         noted = vars(dask_scheduler).setdefault("orograph_turns", {})
         oldest = time.monotonic() - SECONDS_TO_FORGET_TURNS
         for token in [token for token, (_, _, seen) in noted.items() if seen < oldest]:
@@ -232,6 +234,7 @@ def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None, Turns]]:
                 at_once = [its.resources.get(name, 0) // n for name, n in needed if n]
                 if count := int(min([its.nthreads, *at_once])):
                     threads[address] = count
+        # A number of this process, which is compared with its own earlier ones only.
         version = hash(frozenset(threads.items()))
         return version, None if version == known else threads, turns
 

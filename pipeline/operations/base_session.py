@@ -86,6 +86,7 @@ class Session(ABC, Generic[T]):
                 LOG.info("%s; %s", ended, self._next_step)
             else:
                 LOG.error("%s: %s; %s", ended, error, self._next_step)
+            # While the lease is still held: `close` gives it back.
             self.leave_report()
             raise
         finally:

@@ -82,6 +82,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T], planned: Planned)
     for raster in job.rasters:
         refuse_overlap(raster, out)
     check_target(out, spec.overwrite or spec.resume)
+    # Only for these checks: the task that drives the run takes the lease when it begins.
     with Lease(out, spec.takeover):  # refuses if another writer is at work
         if not (spec.overwrite or spec.resume):
             check_unfinished(out)
@@ -92,6 +93,8 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T], planned: Planned)
     if before is not None and _Attached.find(client, before).status in ("waiting", "running"):
         raise taken
     token = uuid.uuid4().hex
+    # Two sessions may have come this far. The scheduler answers one after the other, so one of them
+    # gets the claim.
     if not client.run_on_scheduler(make_claim(), ROOT, str(out), before and before["token"], token):
         raise taken
     named = get_annotations()
@@ -104,6 +107,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T], planned: Planned)
             _drive, *task, key=f"orograph-drive-{token}", pure=False, resources=resources
         )
     )
+    # A published future outlives this session. It is there before the entry that leads to it.
     client.publish_dataset(future, name=_published(token), override=True)
     begun = datetime.now(UTC).isoformat(timespec="seconds")
     entry = {"out": str(out), "operation": name, "token": token, "begun": begun}
@@ -324,6 +328,7 @@ def _drive(
     assert job.spec.storage is not None
     out = job.spec.storage
     opener = replace(job, rasters=()).open
+    # The task gives its thread to other tasks, which may be those of the run.
     with worker_client() as client:
         before = _read(client, token, "driver", None)
         _write(client, token, "driver", get_worker().address)
@@ -336,6 +341,8 @@ def _drive(
             # one that was cut off from the scheduler may be at work still
             spec = replace(spec, resume=True, takeover=True)
         with dask.annotate(**annotations):  # type: ignore[attr-defined]
+            # The annotations of the session, such as priority and resources, are for the tasks of
+            # the run.
             run = launch(replace(job, spec=spec), name, lambda *_: planned)
         try:
             while run.status == "running":

@@ -81,8 +81,11 @@ class FileTarget:
             with report_full_storage(self.path, whole):
                 self._convert(result, whole)
             sync_file(whole)
+            # A second name of the same file replaces the target, and ``whole`` stays. So a run that
+            # was killed afterwards knows the target for its own (`is_written`).
             if not make_link(whole, named):
                 shutil.copyfile(whole, named)
+            # Looked at last of all before the file gets its name.
             lease.check()
             os.replace(named, self.path)
             sync_file(self.path.parent)

@@ -61,6 +61,8 @@ class IcechunkTarget:
                 for _, copied in workers.next_done(cancelled):
                     forks.append(copied)
                     running -= 1
+            # Each task has written chunks to a copy of the fork. Merged they are one commit, to
+            # which the branch is moved once.
             session.merge(*forks)
             snapshot = session.commit(message)
             self.branch.move(snapshot)

@@ -122,6 +122,7 @@ def launch_later(job: Job[Any]) -> Any:
             _read_piece,
             chunks=chunks,
             meta=np.empty((0, 0), v.dtype),
+            # Names of layers are words and hyphens.
             name=Layers(operation, token).name(v.name.replace("_", "-")),
             result=result,
             variable=v.name,

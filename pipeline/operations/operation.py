@@ -98,6 +98,7 @@ class Operation(Generic[P, T]):
         self.options = tuple(option.name for option in options)
         self.__signature__ = signature.replace(
             parameters=[*own[len(given) :], *options],
+            # A function that returns ``Job[T]`` becomes an operation that returns ``T``.
             return_annotation=str(signature.return_annotation)[len("Job[") : -1],
         )
         self.__doc__ = whole_docstring(
@@ -202,6 +203,8 @@ class Operation(Generic[P, T]):
         return Operation(self.describe, *self.estimates, given=(*self.given, first))
 
     def __reduce__(self) -> Any:
+        # By name: under the name of the wrapped function its module has the operation, so pickle
+        # cannot find the function.
         return _operation_of, (self.__module__, self.__qualname__, self.given)
 
     def _repr_html_(self) -> str:
@@ -282,6 +285,7 @@ def _planned(
 
 def _options_taken(keywords: inspect.Parameter, describe: Callable[..., Any]) -> type:
     """Return the class of options named by ``**options: Unpack[...]``."""
+    # Annotations are text, as modules have ``from __future__ import annotations``.
     (name,) = re.findall(r"^Unpack\[(\w+)\]$", str(keywords.annotation))
     taken: type = describe.__globals__[name]
     return taken

@@ -121,6 +121,8 @@ def make_plan(operation: Planned, args: tuple[Any, ...], kwargs: Mapping[str, An
     if workers:
         plan = function(subject, workers=workers, **wanted)
     else:
+        # One worker is planned for, and its memory taken for each thread, unless the estimate has
+        # counted the threads, as those do that take them or GPUs.
         threads = thread_count()
         alone = {"threads": threads} if "threads" in parameters else {}
         plan = function(subject, workers=1, **alone, **wanted)

@@ -100,6 +100,8 @@ def store_computed(
                 how = raster.convert, sink, place, None if client else cancelled
                 tasks[end] = Task(end, _write_shard, cells, *how)
                 ends.append(end)
+        # `compute` does tasks in the order of the dict: here that of Dask, which knows its own
+        # graphs.
         ranks = order(tasks)
         ordered = dict(sorted(tasks.items(), key=lambda task: ranks[task[0]]))
         compute(ordered, ends, client, cancelled)

@@ -132,6 +132,7 @@ class StoredSession(Session[T]):
         try:
             self._file_lease = self._take_file(target) if isinstance(target, FileTarget) else None
             self.space = self._make_space()
+            # A cluster that is to be started starts here, after all checks and with the lease.
             found = where_to_work(job.rasters, job.spec)
             if isinstance(found, LateClient):
                 cells = math.prod(job.shape) if job.rasters else math.inf
@@ -166,6 +167,8 @@ class StoredSession(Session[T]):
         if job.writes_store:
             # not for a folder that no other run can find: fingerprints may take reading all cells
             place = open_storage(out)
+            # None of these waits for another. `Workspace` looks once more with the lease, unless
+            # nothing unfinished was seen.
             identity, lease, looked = at_once(
                 place,
                 self._identity,
@@ -297,6 +300,7 @@ class StoredSession(Session[T]):
     def _publish(self, sink: Sink, attributes: dict[str, Any]) -> T:
         """Give the finished result its name, and return it opened."""
         job, space, keep = self.job, self.space, self.keep and self.job.spec.out is None
+        # An input that has changed refuses the result before anything gets its name.
         finished, _, self.bytes_written = at_once(
             space.out,
             lambda: space.finish(attributes, sink.known),
@@ -306,6 +310,7 @@ class StoredSession(Session[T]):
         report = self._written_report("finished") if job.writes_store else None
         result: Any = space.publish(finished, report, lambda: None if keep else job.open(space.out))
         if keep:
+            # The folder is no longer `close`'s to remove: whoever reads the result removes it.
             result = space.out, self._held.pop_all().close
         elif job.spec.storage is None:
             result = job.load(result)
@@ -325,6 +330,7 @@ class StoredSession(Session[T]):
         try:
             return space.open(job.create_result, files, self._call_workers, job.tells_whole)
         except RunError:
+            # Nothing has been computed yet. What an earlier run has left stays.
             if not space.resumed:
                 space.clear()
             raise
@@ -376,12 +382,14 @@ class StoredSession(Session[T]):
         job, client = self.job, self.client
         layout, lazy = job.layout, dict[Storage, LazyRaster]()
         copies: dict[Raster, Storage] = {}
+        # Each source once, though several rasters may be made of it.
         sources = dict.fromkeys(chain.from_iterable(map(sources_of, job.rasters)))
         for number, raster in enumerate(sources):
             is_lazy = isinstance(raster, LazyRaster) and raster.is_computed and job.reads_all
             if not is_lazy and (client is None or not isinstance(raster, ArrayRaster)):
                 continue
             copies[raster] = copy = self.space.work.child(f"input-{number}.zarr")
+            # A run that is resumed finds the copies of the earlier one.
             if is_whole(copy):
                 continue
             copy.delete_all()
@@ -403,6 +411,7 @@ class StoredSession(Session[T]):
     def _explain(self, error: Exception) -> None:
         """Raise RunError if a failure was caused by someone changing the folder or the inputs."""
         try:
+            # The lost folder comes first: without it any other error is its consequence.
             self.space.check(error)
         except RunError as lost:
             raise lost from error

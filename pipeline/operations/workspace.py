@@ -163,12 +163,15 @@ class Workspace:
             )
         if found is not None and resume:
             self._check_identity(found["identity"])
+            # A result under the final name that carries this token is that of the run, which was
+            # killed before it could tidy up.
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
             if not self.finished:
                 self._check_format(found["format"])
         if looked.refused is not None and not self.finished:
             raise looked.refused
+        # What a published run has left is in nobody's way.
         if found is not None and not (resume or overwrite or run_of(self.out) == found["token"]):
             raise _unfinished(self.folder)
         if found is not None and resume and not self.finished:
@@ -234,11 +237,15 @@ class Workspace:
         try:
             places = (self.folder, self.work, checkpoints)
             claims = [partial(place.claim, looked=True) for place in places]
+            # Of several runs that begin at the same time one gets the claim of the folder. What
+            # ``begin`` returns stands before the results of `identify`, if that is apart, and of
+            # ``check``.
             found = at_once(self.out, *claims, *puts, *begins, check)
             created = found[-len(begins) - 1]
         except FileExistsError as error:
             if isinstance(error, StoreExistsError):
                 raise
+            # Both have names that this run has drawn, so nothing of the other one is removed.
             for begun in (self.work, self.result):
                 begun.delete_all()
             raise StoreExistsError(
@@ -276,6 +283,7 @@ class Workspace:
         Return what ``meanwhile`` returns, which is called when the result has its name.
         """
         publication, inventory = finished
+        # From the commit on the result is complete under its name. All that follows can be lost.
         publication.commit(self._lease, report)
         replaced = partial(self.out.delete_replaced, publication.last)
         found: T = at_once(self.out, replaced, partial(self._leave, inventory), meanwhile)[-1]
@@ -289,6 +297,7 @@ class Workspace:
         """
         self._opened = False
         with suppress(RunError):
+            # Without an inventory all is deleted that is there, so it must still be this run's.
             if inventory is None and self._lease is not None:
                 self._lease.check()
             self.folder.delete_all(first=IDENTITY, listed=inventory)
@@ -336,6 +345,7 @@ class Workspace:
                         self.work.commit(held)
                 break
         self.resumed = self._is_resumable(self.result)
+        # The earlier run may have published while its folder was moved.
         self.finished = run_of(self.out) == self.token
 
     def _is_resumable(self, result: Storage) -> bool:

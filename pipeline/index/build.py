@@ -98,6 +98,7 @@ class Build:
         frame = with_halo(window, form.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         self.problem.check(cells, frame)
+        # Blocks that a killed task has written are not made again.
         todo = [block for block in form.blocks_in(window) if not self.store.intact(block)]
         places = [form.window(block) for block in todo]
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]

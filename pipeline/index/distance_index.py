@@ -476,6 +476,7 @@ class DistanceIndex:
                     "points: one, and no targets; give two points at least, or targets"
                 )
             wanted = check_integer("k", k, 1, most, "targets")
+            # Among the points themselves each finds itself first, at no cost.
             costs = self._table(start, end, wanted + (targets is None))
             return start, end, costs, wanted
 
@@ -711,9 +712,12 @@ class DistanceIndex:
             try:
                 answer = ask()
             except Exception:
+                # In the midst of an update anything may fail, so an error counts only if there was
+                # none.
                 if not self._store.has_changed():
                     raise
                 continue
+            # Blocks of two versions may have been read: the answer holds only if all are of one.
             if not self._store.has_changed():
                 return answer
         raise RunError(
@@ -754,6 +758,7 @@ class DistanceIndex:
         nearest = nearest if end.are_cells else None
         costs = table_of(self._blocks, start.cells, end.cells, nearest, context)
         self._tell(context)
+        # A place that covers several cells is as near as the nearest of them.
         return costs if end.are_cells else np.minimum.reduceat(costs, end.first, axis=1)
 
     def _tell(self, context: QueryContext) -> None:

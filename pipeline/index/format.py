@@ -167,6 +167,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
     whole = (form.block, form.levels, form.connectivity, form.links, form.terminals, *sides)
     if not (
         model is not None
+        # Not `isinstance`, by which True would be a number.
         and all(type(number) is int for number in whole)
         and (len(sides), len(rasters)) == (2, len(set(rasters)))
         and all(1 <= side <= LONGEST_SIDE for side in sides)

@@ -39,6 +39,8 @@ class IndexLinks:
         far = ~are_neighbours(links.tail, links.head, 1 if form.connectivity == 4 else 2)
         ends = np.concatenate([links.tail[far], links.head[far]])
         blocks = form.block_of(ends[:, 0], ends[:, 1])
+        # A cell is one terminal of its block, however many links end there. Terminals are numbered
+        # block by block, in the order of cells.
         table, place = np.unique(np.column_stack([blocks, ends]), axis=0, return_inverse=True)
         self.links = links
         self._cells = table[:, 1:]
@@ -46,6 +48,7 @@ class IndexLinks:
         number = place.ravel() - self._starts[blocks]
         tail, head = np.split(blocks, 2)
         start, end = np.split(number, 2)
+        # Links between two blocks. Those inside a block are in its matrix.
         order = np.flatnonzero(tail != head)
         order = order[np.argsort(tail[order], kind="stable")]
         self._edges = tail[order], start[order], head[order], end[order], links.cost[far][order]
@@ -113,6 +116,7 @@ def as_tables(links: Links, form: Form) -> tuple[Integers, Array]:
             "links: some lead one way only, and this index was built for links that lead both "
             "ways; build it again"
         )
+    # The tables keep their shape whatever links an update brings: rows to spare are marked.
     ends = np.full((form.links, len(COLUMNS)), _UNUSED)
     ends[:count] = np.column_stack([links.tail, links.head, links.edge])
     costs = np.zeros(form.links, form.dtype)
@@ -139,11 +143,13 @@ def digest_of(links: Links) -> str:
 def blocks_of_changes(before: Links, after: Links, form: Form) -> set[int]:
     """Return the blocks in which a link begins or ends that is not in both."""
     rows = [
+        # Costs by their bits, so that a link with its cost is a row of integers.
         np.column_stack([links.tail, links.head, links.cost.view(f"i{links.cost.itemsize}")])
         for links in (before, after)
     ]
     both = np.concatenate([np.unique(part, axis=0) for part in rows])
     alike, counts = np.unique(both, axis=0, return_counts=True)
+    # Rows that occur once are links that only one of the two has.
     ends = alike[counts == 1, :4].reshape(-1, 2)
     return set(form.block_of(ends[:, 0], ends[:, 1]).tolist())
 

@@ -53,7 +53,8 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryCont
     least = float(arrivals.table()[0, 0])
     if least >= nothing:
         return []
-    # a block whose border is reached at no more than the cost of the whole way
+    # Blocks whose border is reached at no more than the cost of the whole path, with room for
+    # rounding: an index adds in another order than a path does.
     most = least * (1 + 1e-9)
     near = [n for n, held in propagation.held.items() if held[0, :, 0].min() <= most]
     return sorted({number_a, number_b, *near})
@@ -75,11 +76,13 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     part = Georeference(rows * -float(south), columns * float(east))
     rasters = []
     for raster in store.rasters:
+        # Cells around the corridor that belong to none of its blocks are barriers.
         cells = np.full(around.shape, barrier, form.dtype)
         for window in windows:
             cells[window.within(around)] = raster.read(window)
         rasters.append(ArrayRaster(cells, cells.dtype, form.barrier, part))
     lengths = store.lengths
+    # The table has a row above the grid and one below it, so the window's rows begin at ``top``.
     if lengths.shape[1] > 1:
         lengths = np.ascontiguousarray(lengths[:, top : bottom + 2])
     source = Sources(
@@ -96,6 +99,7 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     )
     result = launch(job, "DistanceIndex.path").result()
     (path,) = least_cost_path(result, [(east * (end[1] - left), -south * (end[0] - top))])
+    # Back directions lead from the end to the start.
     cells = path.cells[::-1] + np.array([top, left])
     coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
     return LeastCostPath(cells, coordinates, path.cost, place.map_crs)

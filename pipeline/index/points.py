@@ -215,6 +215,7 @@ def table_of(
         table[np.ix_(group, wanted)] = rows
         if halved:
             others = wanted[len(group) :]
+            # The way back, which costs the same, was left out of the later groups.
             table[np.ix_(others, group)] = rows[:, len(group) :].T
         context.count(read, visits)
     return table
@@ -241,6 +242,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
         for number, here in _by_block(blocks, sources).items()
     }
     propagation = BorderPropagation(blocks, 1)
+    # All sources share the first lane; in the others nothing spreads.
     propagation.bound.reshape(-1)[1:] = 0
     for number, cells in local.items():
         own = blocks.costs(number)
@@ -261,6 +263,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
     out = np.empty(window.shape, form.dtype)
 
     def fill(number: int) -> None:
+        # Threads write to ``out`` at the same time: windows of blocks do not overlap.
         own = costs.get(number) or blocks.costs(number)
         inner = interior_distances(own, propagation.border(number), local.get(number))
         part = form.window(number)

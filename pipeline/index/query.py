@@ -66,6 +66,8 @@ class Block(NamedTuple):
 
 def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> Array:
     """Return the position of border cells in the order of `border_cells`, by row and column."""
+    # Clockwise from the north-west corner: along the north side, down the east side, back along the
+    # south side and up the west side. A later choice takes precedence; at corners both agree.
     south = width + height - 2 + (width - 1 - columns)
     west = 2 * (width - 1) + height - 1 + (height - 1 - rows)
     around = np.where(columns == 0, west, south)
@@ -93,6 +95,8 @@ class Blocks:
             if block is not None:
                 self._kept.move_to_end(number)
                 return block
+        # Without the lock: others go on meanwhile. If two threads read the same block, one of the
+        # two is kept.
         block = self._read(number)
         with self._lock:
             if number not in self._kept:
@@ -205,6 +209,7 @@ class BorderPropagation:
         turn = 0
         while self._keys:
             least = min(self._keys.values())
+            # All sources have a bound at or below it, so nothing that waits can improve a target.
             if least >= self.bound.max():
                 break
             self._sweep(least + WINDOW * self._step, turn, arrived)
@@ -352,10 +357,12 @@ class Arrivals:
         else:
             bound = self.costs.max(axis=0)
         self.propagation.bound[...] = bound
+        # The last vector may have more lanes than there are sources: nothing spreads in those.
         self.propagation.bound.reshape(-1)[self.sources :] = 0
 
     def table(self) -> Array:
         """Return the final costs, shape (sources, targets)."""
+        # Not every visit has updated its targets: the last values are those that hold.
         for number in self._visits:
             self._update_targets(number, self.propagation.held[number])
         flat = self.costs.reshape(len(self.costs), -1)[:, : self.sources].T
@@ -366,6 +373,7 @@ class Arrivals:
 def group_near(blocks: Blocks, numbers: Array, most: int) -> list[Indices]:
     """Divide sources into groups of at most ``most``, with near blocks together."""
     rows, columns = np.divmod(numbers, blocks.store.form.grid[1])
+    # Morton codes of the blocks: near blocks have near codes.
     code = np.zeros(len(numbers), np.int64)
     for bit in range(31):
         code |= (rows >> bit & 1) << 2 * bit | (columns >> bit & 1) << 2 * bit + 1
@@ -407,6 +415,7 @@ def from_group(
     costs = np.full((count, propagation.lanes, propagation.wide), unreached(dtype), dtype)
     for i, source in enumerate(sources):
         lane, column = divmod(i, propagation.wide)
+        # Targets in the block of a source begin with the cost of a path inside it.
         for target, cell, _ in targets.get(source.block, ()):
             costs[target, lane, column] = source.inside[cell]
         propagation.start(i, source.block, source.border)

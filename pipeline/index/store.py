@@ -167,10 +167,12 @@ class IndexStore:
             If a writer that is at work does not end giving names.
         """
         self._end_killed_update()
+        # Before the metadata are read: if they change in between, the next look tells.
         seen = self.storage.state("zarr.json")
         if seen is not None and seen == self._seen:
             return False
         metadata, form = _read_index(self.storage)
+        # An update changes the fingerprint alone.
         if replace(form, fingerprint=self.form.fingerprint) != self.form:
             raise InputError(
                 f"{self.storage}: another index has been built there since it was opened; open it "
@@ -178,6 +180,7 @@ class IndexStore:
             )
         self.form, self._seen = form, seen
         self._checksums = metadata.member("matrices").checksums
+        # Cached properties that depend on what an update may change.
         for name in ("rasters", "lengths", "links", "problem", "backward"):
             self.__dict__.pop(name, None)
         return True
@@ -308,6 +311,7 @@ class IndexStore:
     def commit(self, form: Form, lease: Lease) -> None:
         """Commit the update: record that it is complete, then rename its objects."""
         committed = f"{PENDING}/{COMMITTED}"
+        # Objects are on the device before the record that says that they are all there.
         pending = f"{PENDING}/{self._token}"
         keys = [key for key, _ in self.storage.objects(pending)]
         self.storage.sync(*_with_prefixes(keys))
@@ -317,6 +321,8 @@ class IndexStore:
             CHECKSUMS: {k.removeprefix(f"{pending}/"): self._ending(pending, k) for k in keys},
         }
         lease.check()
+        # The update has happened once this is written: whoever takes the lease next goes on from
+        # here.
         self.storage.put(committed, json.dumps(entry).encode())
         self.storage.sync(committed, PENDING)
         self.settle(lease)
@@ -331,6 +337,8 @@ class IndexStore:
         """Rename a committed update's objects to their final keys; the caller holds the lease."""
         token, header, checksums = self._committed()
         pending = f"{PENDING}/{token}"
+        # All of this may be done again after a kill. Objects that have their keys are no longer
+        # listed; the metadata follow when all have; and the record of the commit goes last.
         moved = []
         for key in sorted(key for key, _ in self.storage.objects(pending)):
             moved.append(key.removeprefix(f"{pending}/"))
@@ -339,6 +347,7 @@ class IndexStore:
         document["attributes"][HEADER] = header
         _restate(self.storage, document, checksums)
         lease.check()
+        # By the new state of this object readers see that the index has changed.
         write_group_metadata(self.storage, document)
         self.storage.sync(*_with_prefixes([GROUP, *moved]))
         self.storage.delete_all(PENDING)
@@ -371,6 +380,7 @@ class IndexStore:
                     if self.is_committed():
                         self.settle(lease)
             except StoreExistsError:
+                # The writer that holds the lease is about to end its update itself.
                 if time.monotonic() > limit:
                     raise
                 time.sleep(0.01)

@@ -75,8 +75,10 @@ def update_values(
     fresh = Fresh(window, _checked(store, window, given), mask)
     with _taken(store, takeover) as lease:
         form = store.form
+        # Only with the lease are these the links that the last update has left.
         if store.links is not None:
             _check_ends(store.links.links, fresh)
+        # Steps from cells beside the window into it cost something else, too.
         numbers = form.blocks_in(with_halo(window, form.shape))
         _write_blocks(store, numbers, store.problem, lambda part: _changed(store, part, fresh))
         for shard in form.layout.windows(form.shape):
@@ -114,6 +116,8 @@ def update_links(store: IndexStore, graph: Graph, snap: SnapLike, takeover: bool
 def _taken(store: IndexStore, takeover: bool) -> Iterator[Lease]:
     """Hold the lease of an index, brought up to date, and begin an update of it."""
     with Lease(store.storage, takeover) as lease, lease.errors():
+        # An update that was committed and killed is ended first: `begin` deletes all that is
+        # pending.
         if store.is_committed():
             store.settle(lease)
         store.refresh()
@@ -153,6 +157,7 @@ def _check_ends(links: Links, fresh: Fresh) -> None:
         [values < unreached(values.dtype) for values in fresh.values.values()]
     )
     if fresh.mask is not None:
+        # Cells that keep their values keep their links.
         passable |= ~fresh.mask
     for ends in (links.tail, links.head):
         at = ends - (window.y, window.x)

@@ -93,6 +93,8 @@ class GraphComponents:
         """Join the children's components; pass up those with arcs to other nodes."""
         first, last = span(self.bounds, place.window)
         summaries = [summary for _, summary in children]
+        # Components of the children are numbered one child after the other, and joined by the arcs
+        # between them.
         offsets = np.cumsum([0, *(summary.first.size for summary in summaries)])
         vertices = np.concatenate([summary.border for summary in summaries])
         component = np.concatenate(
@@ -104,6 +106,7 @@ class GraphComponents:
         roots = rem_components(int(offsets[-1]), *ends)
         known, group = np.unique(roots, return_inverse=True)
         firsts = np.full(known.size, np.iinfo(np.int64).max)
+        # A joined component is named by the least of the first vertices.
         np.minimum.at(firsts, group, np.concatenate([s.first for s in summaries]))
         leaving = leaving[:, ~inside]
         border = np.unique(leaving[0])
@@ -169,6 +172,7 @@ def _summarise(
 ) -> tuple[Summary, State]:  # fmt: skip
     """Pass up the components of a node from which arcs leave it, given those of its border."""
     up, numbers = np.unique(component, return_inverse=True)
+    # Those that no arc leaves are complete: none above hears of them.
     complete += firsts.size - up.size
     summary = Summary(border, numbers, firsts[up], leaving, complete)
     return summary, State(members, firsts, up, position, size)

@@ -65,5 +65,6 @@ def total_weight(weight: npt.NDArray[Any]) -> float:
         return exact_float(exact_sum(weight))
     if weight.itemsize < 8:
         return float(weight.sum(dtype=np.int64))
+    # In two halves, whose sums fit into 64 bits.
     high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
     return float((int(high.sum()) << 30) + int(low.sum(dtype=np.int64)))

@@ -82,6 +82,8 @@ class GraphForest:
         arcs, within, open_ends = kernel("part_forest", self.backend)(
             part.indptr, part.heads, part.weight, part.edge, first, border
         )
+        # Edges that are in the forest whatever the other parts hold. The others are contracted to
+        # the border.
         sure = arcs[~open_ends]
         edges = _arcs(part, arcs[open_ends], within[open_ends])
         summary, state = _decide(
@@ -100,6 +102,7 @@ class GraphForest:
         summaries = [summary for _, summary in children]
         arcs = join_arcs([summary.leaving for summary in summaries])
         inside = (arcs.head >= first) & (arcs.head < last)
+        # Each edge between children comes from both: it is taken once.
         between = arcs.take(inside & (arcs.tail < arcs.head))
         edges = join_arcs([*(summary.edges for summary in summaries), between])
         vertices = np.concatenate([summary.border for summary in summaries])
@@ -131,6 +134,7 @@ class GraphForest:
         self, place: Place, saved: State, message: npt.NDArray[np.bool_], children: Sequence[Place]
     ) -> list[Any]:
         """Return for each child which of the edges it passed up are in the forest."""
+        # Edges stand child by child; what is left at the end are the node's own.
         *of_children, _ = np.split(_kept(saved, message), np.cumsum(saved.edges_per_child))
         return of_children
 
@@ -172,6 +176,7 @@ def _decide(
     number = np.full(size, -1, np.int64)
     number[of_border] = np.arange(border.size)
     first, second = ends
+    # The total order of edges: by weight, then by number.
     order = np.lexsort((edges.edge, edges.weight))
     fate, joined = contract(first, second, order, number)
     up, decided = np.flatnonzero(fate == UP), fate == IN
@@ -200,5 +205,6 @@ def _exact(weight: Array) -> int:
         return exact_sum(weight)
     if weight.itemsize < 8:
         return int(weight.sum(dtype=np.int64)) << 1074
+    # In two halves, whose sums fit into 64 bits.
     high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
     return ((int(high.sum()) << 30) + int(low.sum(dtype=np.int64))) << 1074

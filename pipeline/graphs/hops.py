@@ -67,6 +67,7 @@ def hops_job(
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
     if in_parts(graph, spec, chosen) and not traced:
+        # Hops are costs of which each arc has 1, so buckets are as wide as that.
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,

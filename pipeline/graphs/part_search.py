@@ -64,6 +64,7 @@ class PartReader:
         arrays, (first, last) = self.graph.arrays, self.graph.bounds[part : part + 2]
         indptr = np.asarray(arrays["indptr"][first : last + 1])
         begin, end = int(indptr[0]), int(indptr[-1])
+        # Without weights an empty slice, which reads nothing.
         weight = np.asarray(arrays["weight"][begin : end if self._weighted else begin])
         rows = Rows(indptr, np.asarray(arrays["indices"][begin:end]), weight)
         if isinstance(arrays["indices"], np.ndarray):
@@ -71,6 +72,7 @@ class PartReader:
         self.arcs_read += end - begin
         self._room -= sum(array.nbytes for array in rows)
         self._kept[part] = rows
+        # The part that was just read stays, whatever its size.
         while self._room < 0 and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._room += sum(array.nbytes for array in dropped)
@@ -100,6 +102,7 @@ class Search:
 
     def wait(self, bounds: Integers, vertices: Integers) -> None:
         """Let vertices wait, ascending, where none does."""
+        # The mark FAR of the kernels: listed, and not yet sorted by cost.
         self.listed[vertices] = 2
         ends = np.searchsorted(vertices, bounds)
         self.count[:] = np.diff(ends)
@@ -153,6 +156,7 @@ def run_searches(
     slack = Slack(float(width), int(np.diff(reader.bounds).max()))
     highest = dtype.type(limit).item()
     with ThreadPoolExecutor(min(cores(), len(searches))) as threads:
+        # One search needs no thread beside this one.
         each = map if len(searches) == 1 else threads.map
         while True:
             keys = np.minimum.reduce([search.key for search in searches])
@@ -160,12 +164,17 @@ def run_searches(
             least = keys[part].item()
             if least > highest or least == nothing:
                 return
+            # What waits in the other parts bounds the visit: it may still lower the vertices of
+            # this one.
             keys[part] = nothing
             other = keys.min().item()
             upto: Any = (least if other == nothing else other) + slack.width
+            # The bound may lie beyond the integers: it is cut to 2**62, then to ``highest``, which
+            # the dtype holds.
             bound = dtype.type(min(upto if dtype.kind == "f" else int(min(upto, 2**62)), highest))
             before = reader.arcs_read
             rows = reader.rows(part)
+            # The rows of a part are read once for all searches that have something to do there.
             due = [search for search in searches if search.key[part] <= bound]
             work = list(each(partial(visit, part, rows, bound), due))
             slack.count(reader.arcs_read - before, *map(sum, zip(*work, strict=True)))
@@ -193,6 +202,7 @@ def least_costs(
             )  # fmt: skip
         return found
 
+    # The slack begins with 16 buckets of delta-stepping.
     run_searches(reader, searches, most, 16 * width, visit)
     return [search.found for search in searches]
 
@@ -217,6 +227,8 @@ def hop_levels(
         )  # fmt: skip
         return found
 
+    # Vertices at the greatest number of hops are reached and not relaxed. The slack begins with 64
+    # hops.
     if most > 0:
         run_searches(reader, [search], most - 1, 64, visit)
     return search.found, nothing
@@ -253,6 +265,7 @@ def signed_costs(
         found = _negative_cycle(reader, search.found != nothing, dtype)
         if found is not None:
             refuse(*found)
+        # There is none so far: the next look comes later each time.
         budget *= LOWERED
     return search.found
 
@@ -292,6 +305,7 @@ def _negative_cycle(
     cost = np.where(looked_at, 0, lowest).astype(dtype)  # none lowers those not looked at
     among = np.flatnonzero(looked_at)
     search = Search(reader.graph, among[:0], cost, unreached(dtype))
+    # All vertices begin at 0 and wait, so a cycle is found wherever it lies.
     search.wait(reader.bounds, among)
     tail_of = np.full(n, -1, np.int64)
     while True:

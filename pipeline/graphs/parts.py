@@ -46,6 +46,7 @@ class GraphParts:
         first, last = bounds[window.x], bounds[window.x + 1]
         rows = self.graph.part_rows(window.x, self.weighted)
         begin = int(arrays["indptr"][first])
+        # `Graph.with_both_ways` gives both directions of an edge of a directed graph one number.
         numbers = arrays.get("edge_both_ways", arrays["edge"])
         edge = np.asarray(numbers[begin : begin + rows.weight.size])
         return Part(first, *rows, edge, np.asarray(arrays["position"][first:last]))

@@ -103,6 +103,8 @@ class PartPaths(FrontierDefaults):
         first, last = self.bounds[part : part + 2]
         own = last - first
         indptr, indices, weight = cells[0]
+        # Vertices of other parts get the numbers behind the part's own. What the subtraction makes
+        # of them is replaced, and their rows are empty.
         outside = arcs_outside(indptr, indices, first)
         beyond, number = np.unique(indices[outside], return_inverse=True)
         local = (indices - indices.dtype.type(first)).astype(np.uint32, copy=False)
@@ -139,6 +141,8 @@ class PartPaths(FrontierDefaults):
             pending = pending if least == nothing else min(pending, float(least))
         beyond, values = state.part.beyond(), []
         keys = np.full(beyond.shape[1], np.inf)
+        # A link has one key: the least of its new costs. A state that was rebuilt may know less
+        # than was sent before, so the lesser cost counts.
         for cost, before in zip(beyond, links.sent, strict=True):
             keys = np.minimum(keys, np.where(cost < before, cost.astype(np.float64), np.inf))
             values.append(np.minimum(cost, before))
@@ -239,6 +243,7 @@ def links_between(graph: Graph) -> Links:
     for part in range(graph.part_count):
         indptr, of_part = graph.part_heads(part)
         beyond = np.unique(of_part[arcs_outside(indptr, of_part, graph.bounds[part])])
+        # Parts ascend, so the links are sorted by their tails, as `Links` says.
         heads.append(beyond)
         tails.append(np.full(beyond.size, part))
     vertex = np.concatenate(heads).astype(np.int64)

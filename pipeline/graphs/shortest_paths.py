@@ -225,6 +225,7 @@ class PathSearch:
             cost, tree = self.from_vertex(int(starts[i]), backend)
             self._order(cost, costs[i])
             if tree is not None:
+                # All indices are valid. With "clip" NumPy writes to ``out`` without a buffer.
                 np.take(tree, graph.stored, out=before[i], mode="clip")
 
         if starts.size == 1:
@@ -270,6 +271,8 @@ class PathSearch:
         for i, cost in enumerate(found):
             tree = None
             if self.traced:
+                # Predecessors follow from the costs: hops along tight arcs, then of the tails one
+                # hop nearer the first in the source.
                 levels = hop_levels(reader, starts[i : i + 1], cost.size, cost)
                 tree = predecessors_from_hops(reader, *levels, cost)
             self._cut(cost, tree)
@@ -338,6 +341,8 @@ class PathSearch:
             held: Any = graph if may_use_numba(backend) else on_gpu(graph)
             rows = held.rows if self.strategy == "active" else held.incoming
         signed = graph.weight_range[0] < 0
+        # A negative cycle is looked for after some rounds, since it would take all n. If there is
+        # none, the search goes on from all that is reached.
         rounds = min(ROUNDS, cost.size) if signed else cost.size
         while not spread(rows, starts, cost, self.strategy, rounds):
             reached = cost != unreached(cost.dtype)
@@ -358,6 +363,7 @@ def refuse_negative_cycle(
 def refuse_cycle(graph: Graph, cycle: list[int], length: float) -> None:
     """Raise `NegativeCycle` for a cycle of stored vertices, which costs become ever less along."""
     places = graph.position[cycle]
+    # From its first vertex in the source on, so the error is the same wherever the cycle was found.
     first = int(places.argmin())
     named = graph.ids[np.roll(places, -first)].tolist()
     if length >= 0:

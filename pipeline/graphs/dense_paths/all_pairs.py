@@ -208,6 +208,7 @@ def _choose(matrix: EdgeMatrix, method: str) -> str:
     stats, n = matrix.statistics, matrix.n
     if method == "auto":
         few = few_edges(stats.edges, n)
+        # SciPy adds in float64, which holds all integers up to 2**53.
         exact = matrix.dtype.kind != "i" or n * stats.greatest < 2**53
         method = DIJKSTRA if few and stats.least >= 0 and exact else "floyd-warshall"
     if stats.least < 0 and method == DIJKSTRA:
@@ -307,6 +308,7 @@ class MatrixJob(DatasetJob):
 
     def versions(self) -> list[Version | None]:
         """Read all edges again and return their current statistics and checksum."""
+        # A copy, which has no statistics yet and reads all edges.
         return [Version("graph", str(replace(self.matrix).statistics))]
 
     def warm_up(self) -> None:
@@ -357,9 +359,13 @@ class _MatrixEngine:
             work.begin(matrix)
             from_sources(steps)
             return self.job.known_attributes
+        # Squaring makes up to 64 generations, the other method one for each row of tiles.
         whole = work.whole_generation(work.count + 64) >= 0
+        # What this process does itself looks at the event; the tasks of a cluster have none.
         here = replace(work, context=replace(work.context, cancelled=cancelled))
         shares = []
+        # GPUs of this process, if they hold the matrix. A run that has saved tiles goes on with
+        # these.
         if self.job.method == "floyd-warshall" and client is None and not whole:
             shares = divide_rows(here, matrix.dtype)
         if shares:
@@ -368,6 +374,8 @@ class _MatrixEngine:
             here.begin(matrix, whole)
             generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
+            # The methods know a vertex on a cycle. The error names the whole cycle, which a search
+            # of its own finds.
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))
             if found is None:
                 raise RunError(

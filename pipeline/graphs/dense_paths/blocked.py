@@ -104,6 +104,7 @@ class Blocks:
 
     def drop(self, generation: int) -> None:
         """Delete the tiles of a generation, once the next one is complete."""
+        # The names of the new tiles are on the device before the old tiles go.
         self.context.checkpoints.sync(_kind(generation + 1), 0)
         for i, j in self.places():
             self.context.checkpoints.drop(_kind(generation), self.node(i, j))
@@ -126,6 +127,8 @@ class Blocks:
         checkpoints = self.context.checkpoints
         for i, j in self.places():
             self.context.stop_if_cancelled()
+            # With predecessors the edges are kept apart: `_mend` needs them when generation 0 is
+            # gone.
             kept = whole or self.has(0, i, j)
             if kept and not (self.traced and checkpoints.load("edges", self.node(i, j)) is None):
                 continue
@@ -136,6 +139,8 @@ class Blocks:
                 edge = graph.reach(lengths)
                 edge &= vertex[self.span(i), None] != vertex[None, self.span(j)]
                 before = np.where(edge, vertex[self.span(i), None], np.int32(NO_VERTEX))
+                # A copy: checkpoints in memory hold the array itself, which a phase lowers in
+                # place.
                 checkpoints.save("edges", self.node(i, j), lengths.copy())
             if not kept:
                 self.keep(0, i, j, (lengths, before))
@@ -155,6 +160,7 @@ class Blocks:
         tile = self.tile(phase, phase, phase)
         close = kernel("floyd_warshall_block", self.backend)
         bad: int | None = close(tile[0], before=tile[1], tolerance=self.tolerance)
+        # A negative cycle ends the run: the vertex is passed on, and no more tiles are made.
         if bad is not None:
             return phase * self.side + bad
         _clear_diagonal(tile)
@@ -167,8 +173,10 @@ class Blocks:
         if bad is not None or self.has(phase + 1, i, j):
             return bad
         tile = self.tile(phase, i, j)
+        # A product must not read the tile that it lowers.
         old = tile[0].copy(), None if tile[1] is None else tile[1].copy()
         closed = self.tile(phase + 1, phase, phase)
+        # In the row of the phase paths begin in the diagonal tile, in its column they end there.
         first, second = (closed, old) if i == phase else (old, closed)
         self.lower(tile, first, second)
         self.keep(phase + 1, i, j, tile)
@@ -187,6 +195,7 @@ class Blocks:
         """Square a tile; return whether it was lowered, and a vertex on a negative cycle."""
         self.context.stop_if_cancelled()
         old = self.tile(generation, i, j)
+        # Other tasks read the tiles of this generation: a square is made of copies.
         new = old[0].copy(), None if old[1] is None else old[1].copy()
         for k in range(self.count):
             self.lower(new, self.tile(generation, i, k), self.tile(generation, k, j))
@@ -246,6 +255,7 @@ class Blocks:
         edges: Callable[[int, int], Array],
     ) -> None:
         """Replace predecessors that form cycles by ones that lead to the source."""
+        # Edges into the vertices of circles alone are read, one tile after the other.
         columns = np.flatnonzero(circles.any(axis=0))
         lengths = np.empty((self.n, columns.size), distance.dtype)
         for j in range(self.count):
@@ -256,6 +266,7 @@ class Blocks:
         unreached = BARRIER if distance.dtype.kind == "i" else np.inf
         for row in np.flatnonzero(circles.any(axis=1)):
             lost = np.flatnonzero(circles[row])
+            # Of these the edges into the vertices of this row's circles.
             part = np.ascontiguousarray(lengths[:, np.searchsorted(columns, lost)])
             repair_row(distance[row], before[row], lost, part, unreached)
 
@@ -333,6 +344,7 @@ def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
         graph = steps.graph(phase)
         others = [i for i in range(n) if i != phase]
         top = graph.add("diagonal", 0, phase)
+        # Tiles in the row of the phase, and those in its column.
         panel = {
             (i, j): graph.add("panel", i * n + j, phase, i, j, TaskRef(top))
             for other in others
@@ -345,6 +357,7 @@ def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
             for i in others
             for j in others
         ]
+        # The result is that of the first key, the diagonal: it alone looks for negative cycles.
         bad = steps.compute(graph, [top, *panel.values(), *rest])
         if bad is not None:
             return phase, bad
@@ -434,6 +447,7 @@ class Sources:
         found = dijkstra(self.graph, indices=np.arange(begin, end), return_predecessors=self.traced)
         distance, before = found if self.traced else (found, None)
         unreached = np.isinf(distance)
+        # Infinity has no integer: it is 0 in the conversion, and marked afterwards.
         distance[unreached] = 0 if self.dtype.kind == "i" else np.inf
         lengths = distance.astype(self.dtype)
         lengths[unreached] = self.nothing
@@ -443,6 +457,7 @@ class Sources:
             if before is not None:
                 last = np.ascontiguousarray(before[:, part], np.int32)
                 self.context.sink.write("predecessor", window, last)
+        # Saved last: where this entry exists, all rasters of the row were written.
         self.context.checkpoints.save("rows", Node(0, i), True)
 
 

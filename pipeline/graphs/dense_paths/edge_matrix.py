@@ -69,6 +69,8 @@ class EdgeMatrix:
             block[part.row, part.col] = lengths
         else:
             block = self._lengths(np.asarray(self.values[rows, columns]), rows, columns)
+        # The diagonal, where it crosses the block: a path without edges has length 0, a loop counts
+        # only if it is negative.
         for v in range(max(rows.start, columns.start), min(rows.stop, columns.stop)):
             at = v - rows.start, v - columns.start
             block[at] = min(block[at], 0)
@@ -93,6 +95,7 @@ class EdgeMatrix:
             with np.errstate(over="ignore"):
                 lengths = np.array(values, self.dtype)
             lengths[gone] = np.inf
+            # The dtype was too small for a length that is finite.
             if np.count_nonzero(np.isinf(lengths)) > np.count_nonzero(gone):
                 wrong = values[np.isinf(lengths) & ~gone][0]
                 raise InputError(
@@ -100,6 +103,7 @@ class EdgeMatrix:
                     f"largest {self.dtype}; pass dtype='float64', or lengths in a larger unit"
                 )
             return lengths
+        # NaN and infinity have no integer, so entries without an edge are 0 until the end.
         kept = np.where(gone, 0, values)
         lengths = kept.astype(np.int64)
         if (lengths != kept).any():
@@ -151,6 +155,7 @@ class EdgeMatrix:
     def _block_statistics(self, rows: slice, columns: slice) -> EdgeStatistics:
         block = self.block(rows, columns)
         there = block[self.reach(block)]
+        # Every cell of the diagonal counts as reached, and none is an edge.
         loops = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
         least = float(there.min(initial=0))
         greatest = max(-least, float(there.max(initial=0)))
@@ -271,6 +276,7 @@ def _shortest_of_parallel(graph: Any) -> sparse.csr_array:
     from scipy import sparse  # slow to import
 
     coo = entries_of(graph, "graph")
+    # Entries of one place stand together, the least first.
     order = np.lexsort((coo.data, coo.col, coo.row))
     rows, columns, data = coo.row[order], coo.col[order], coo.data[order]
     first = np.ones(data.size, bool)

@@ -20,6 +20,7 @@ COPIES = 3
 
 def labelled(graph: Any) -> tuple[Any, Array | None]:
     """Return a matrix of edge lengths, and vertex labels or None if they are 0 to n - 1."""
+    # A graph of networkx, which is not imported for this.
     if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
         graph = read_graph(graph)
     if isinstance(graph, Graph):
@@ -30,6 +31,7 @@ def labelled(graph: Any) -> tuple[Any, Array | None]:
         ids = graph.ids
         counted = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(ids.size))
         return matrix, None if counted else ids
+    # A data frame of pandas or another library.
     if hasattr(graph, "to_numpy") and hasattr(graph, "columns"):
         names = np.asarray(graph.columns)
         if graph.shape[0] == graph.shape[1] and not np.array_equal(np.asarray(graph.index), names):

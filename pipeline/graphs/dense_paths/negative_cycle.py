@@ -53,6 +53,7 @@ def find_negative_cycle(
             for x in range(0, n, SIDE):
                 columns = slice(x, min(x + SIDE, n))
                 lengths = graph.block(rows, columns).astype(distance.dtype)
+                # Twice as far: a barrier plus a negative distance must not look like a path.
                 if integer:
                     lengths[lengths >= BARRIER] = 2 * BARRIER
                 sums = distance[rows, None] + lengths
@@ -61,6 +62,7 @@ def find_negative_cycle(
                 better = least < distance[columns] - margin
                 if better.any():
                     lowered = True
+                    # A slice is a view: this writes to the whole arrays.
                     distance[columns][better] = least[better]
                     before[columns][better] = first[better] + y
         cycle = _cycle(before)
@@ -87,6 +89,8 @@ def length_of(graph: EdgeMatrix, cycle: list[int]) -> float:
 def _cycle(before: npt.NDArray[np.int64]) -> list[int] | None:
     """Return a cycle among the predecessors, from its least vertex on, or None."""
     parent = before.tolist()
+    # Each vertex bears the start of the walk that came to it first. A walk that comes to its own
+    # mark has closed a cycle.
     seen = [-1] * len(parent)
     for start in range(len(parent)):
         v = start
@@ -97,6 +101,7 @@ def _cycle(before: npt.NDArray[np.int64]) -> list[int] | None:
             cycle = [v]
             while parent[cycle[-1]] != v:
                 cycle.append(parent[cycle[-1]])
+            # Predecessors were followed, so the cycle was found backwards.
             cycle.reverse()
             least = cycle.index(min(cycle))
             return cycle[least:] + cycle[:least]
@@ -152,6 +157,8 @@ def without_negative_cycles(graph: EdgeMatrix) -> tuple[EdgeMatrix, MaskedPairs 
         return graph, None
     groups = []
     for number in np.unique(component[bad]):
+        # All vertices of a strong component reach the same ones, and are reached from the same
+        # ones.
         one = int(np.flatnonzero(component == number)[0])
         groups.append(tuple(
             csgraph.breadth_first_order(way, one, return_predecessors=False).astype(np.int64)

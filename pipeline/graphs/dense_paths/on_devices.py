@@ -39,6 +39,7 @@ WRITERS = 4
 def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int, int]]:
     """Divide the matrix rows among GPUs: (device, first, end) each; empty if they do not fit."""
     devices = get_backend(blocks.backend).devices()
+    # First as few devices as have enough to do, then all, if the few do not hold the matrix.
     for count in (max(1, blocks.count // TILES_A_DEVICE), blocks.count) if devices else ():
         used = devices[:count]
         tiles = [i * blocks.count // len(used) for i in range(len(used) + 1)]
@@ -65,6 +66,8 @@ def solve_on_devices(
         blocks.context.stop_if_cancelled()
         step_done()
 
+    # Nothing is written before the matrix is closed, so a run that ends here has no result to
+    # remove.
     bad = close_rows(held, blocks.n, blocks.side, blocks.tolerance, blocks.signed, next_step)
     if bad is not None:
         return bad

@@ -52,6 +52,7 @@ class RowsOfPairs:
         def solve(backend: str) -> tuple[dict[str, Any], Columns]:
             attributes, columns = search.from_all(starts, backend)
             _, ids = columns.pop("vertex")
+            # The names that `all_pairs` has for the columns of `shortest_paths`.
             columns = {name: (_target(dims), values) for name, (dims, values) in columns.items()}
             columns["distance"] = columns.pop("cost")
             columns["target"] = ("target",), ids

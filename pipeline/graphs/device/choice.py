@@ -53,6 +53,7 @@ def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:
     """
     on_workers = graph.part_count > 1 and where_to_work((), spec) is not None
     chosen = choose_backend(OF_PARTS[stage] if on_workers else stage, (), spec)
+    # A backend that was asked for is taken as it is.
     if (spec.backend or setting("backend")) != "auto" or may_use_numba(chosen):
         return chosen
     if on_workers:

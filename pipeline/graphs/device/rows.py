@@ -43,6 +43,7 @@ class DeviceGraph:
         self._arrays: Mapping[str, Any] = graph.arrays
         self._stored, self._directed, self.device = graph.stored, graph.directed, device
         self._word = word_for(graph.vertex_count + 1, graph.arc_count)
+        # Properties ask for one another, in the same thread.
         self._lock = RLock()
 
     def _get(self, name: str) -> Any:
@@ -96,6 +97,7 @@ class DeviceGraph:
         if self._word.itemsize > 4:
             return xp.argsort(indices, kind="stable")
         arcs = xp.arange(indices.size, dtype=np.uint64)
+        # Head and arc as one key: sorting it is stable, and the lower 32 bits of it are the arc.
         return xp.sort(indices.astype(np.uint64) << np.uint64(32) | arcs).astype(self._word)
 
     @cached_property
@@ -131,6 +133,8 @@ class DeviceGraph:
             return self._upload("edge_both_ways")
         edge = self._upload("edge")
         both = self._directed
+        # The arcs by head are the reverses of the arcs by tail, so both directions of an edge get
+        # the less of their numbers.
         return self.device.array_module.minimum(edge, edge[self._by_head]) if both else edge
 
     @property
@@ -172,6 +176,7 @@ class DeviceGraph:
             for start in starts.tolist():
                 yield self.in_source_order(self.paths(start, width, most))[np.newaxis]
             return
+        # As many searches at a time as the memory of the GPU holds.
         for first in range(0, starts.size, at_once):
             costs = search_many(rows, starts[first : first + at_once], width, most)
             yield costs[:, self._get("_order")]

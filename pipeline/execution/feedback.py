@@ -155,6 +155,7 @@ def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
     with tqdm(desc="orograph", unit="task", leave=False) as bar:
         going = True
         while going:
+            # Once more after the end, so that what is shown last is the end.
             going = not ended.wait(REFRESH_SECONDS)
             now = progress()
             bar.total = now.total or None

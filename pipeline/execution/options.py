@@ -197,6 +197,7 @@ class RunSpec:
     def __post_init__(self) -> None:
         check_settings()
         if self.tile is not None:
+            # Raises if no tile can have this side.
             Layout(self.tile, self.tile)
         if self.shard is not None:
             check_integer("shard", self.shard, 1, LONGEST_SIDE, "cells")
@@ -272,6 +273,7 @@ def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> L
     given = Layout(tile, tile if shard is None else shard)
     side = min(given.tile, max(shape))
     most = min(SHARD_SIDE, MOST_TILES_A_SIDE * side)
+    # Tiles may have become smaller than asked for: a shard keeps its number of tiles.
     if shard is not None:
         most = side * (given.shard // given.tile)
     own = side

@@ -137,6 +137,7 @@ class Run(Generic[T]):
             self._error = error
         finally:
             self._seconds = time.monotonic() - self._began
+            # Last, so that whoever waits for the end finds the result or the error.
             self._ended.set()
 
     @property
@@ -159,6 +160,7 @@ class Run(Generic[T]):
             # while the run tidies up, what it counts is going away
             if now.total != self._latest.total or now.done >= self._latest.done:
                 self._latest = now
+        # A finished run has done all, although its checkpoints may be gone.
         elif self._error is None:
             total = self._latest.total or self._now().total
             self._latest = Progress(total, total)
@@ -174,6 +176,7 @@ class Run(Generic[T]):
         # for a run that is watched from elsewhere, the last report names the phase
         phase = self._record.current or self._latest.phase
         now, done = time.monotonic(), self._latest.done
+        # In a new phase, and where the count begins anew, the rate is measured from now on.
         if self._pace[0] != phase or done < self._pace[2]:
             self._pace = phase, now, done
         _, since, before = self._pace
@@ -270,6 +273,7 @@ class Run(Generic[T]):
             if timeout is None and not self._ended.wait(SECONDS_OF_SILENCE) and shows_progress():
                 show_progress(self.progress, self._ended)
             ended = self._ended.wait(timeout)
+        # Without this the run would go on in its thread.
         except KeyboardInterrupt:
             self.cancel()
             raise

@@ -183,6 +183,8 @@ class Watch:
                     moved = time.monotonic()
                 if time.monotonic() - moved > SECONDS_PAUSED and not self._record.dead_end:
                     count = some["n_workers"]
+                    # The reason first: the session raises it in place of the Cancelled that
+                    # ``stop`` brings about.
                     self._record.dead_end = DEAD_END.format(count, SECONDS_PAUSED)
                     self._stop()
                 waiting = time.monotonic() - well > PATIENCE

@@ -96,6 +96,7 @@ def make_look(
             from orograph.tiles.open_storage import open_storage
 
             with use_storage_options(options):
+                # In an object store this is the lease, which holds more than the token.
                 same = token.encode() in open_storage(folder).get(key)
         except Exception as error:
             return host, (

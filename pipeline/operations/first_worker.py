@@ -31,6 +31,7 @@ def decide_backend(client: Client, cancelled: Event) -> str:
 
     messages: list[tuple[Ticket, str | None]] = []
     with executor(client, "backend", tokenize("backend", time.time_ns())) as workers:
+        # A cluster without workers has one slot, for whichever comes first.
         workers.submit(next(workers.idle()), "ask", missing_gpu)
         while not messages:
             messages = workers.next_done(cancelled)

@@ -71,6 +71,7 @@ def launch(
             concern=job.concern,
         )
     except BaseException:
+        # The thread of the run closes the session, but there is none if the run could not start.
         session.close()
         raise
 
@@ -98,6 +99,7 @@ def launch_later(job: Job[Any]) -> Any:
     # nothing is traversed: a raster may be of Dask arrays, which the run reads by itself
     result = delayed(run, name=f"{name}-function", traverse=False)(dask_key_name=name)
     if spec.storage is not None:
+        # Checked now, as the run begins only when Dask computes the result.
         for raster in job.rasters:
             refuse_overlap(raster, spec.storage)
     if spec.out is not None:

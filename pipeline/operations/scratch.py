@@ -39,6 +39,7 @@ class ScratchResult:
 
     def __init__(self, store: Storage, remove: Callable[[], None]) -> None:
         self.store = store
+        # When the last reference goes, and else at the end of the process.
         weakref.finalize(self, remove)
 
     def read(self, variable: str, window: Window) -> npt.NDArray[Any]:

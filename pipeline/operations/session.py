@@ -84,6 +84,7 @@ class MemorySession(Session[T]):
             task_level(tree) if job.spec.shard is None else shard_level(job.layout),
             MemoryCheckpoints(),
             self.sink,
+            # Caches of this process are kept by it, so no two runs have the same.
             tokenize("memory", time.time_ns()),
             thread_count(),
             self.cancelled,
@@ -418,6 +419,7 @@ class StoredSession(Session[T]):
         if isinstance(error, Cancelled):
             return
         try:
+            # An input that has changed explains the failure better than the error that it led to.
             with suppress_unreadable():
                 refuse_changed(self.job.first_versions, self.job.versions(), error)
         except RunError:

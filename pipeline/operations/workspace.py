@@ -218,6 +218,7 @@ class Workspace:
         if self.resumed:
             self._opened = True
             at_once(self.out, *puts, check)
+            # Not known to be empty: tasks look for what the earlier run has saved.
             return StoredCheckpoints(checkpoints), {}
         if self._in_the_way:
             self.clear()

@@ -104,6 +104,7 @@ class Build:
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
         costs = costs_of(self.problem, cells, window, frame, form.shape)
         self.context.stop_if_cancelled()
+        # In any order: a GPU does blocks of one shape together.
         for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
             at = self.problem, cells, places[i], frame, form.shape
             self.store.write(todo[i], *record_of(matrix, costs_of(*at), *at))

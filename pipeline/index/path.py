@@ -39,6 +39,7 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryCont
     number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
     rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
     (arriving,) = rest.values()
+    # A path between two cells of one block may stay inside it.
     (leaving,) = lift(blocks, number_a, start[None], end[None] if number_a == number_b else
                       np.empty((0, 2), np.int64), False).values()  # fmt: skip
     nothing = unreached(blocks.store.form.dtype)

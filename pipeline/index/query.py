@@ -118,6 +118,7 @@ class Blocks:
 
     def _read(self, number: int) -> Block:
         (stored, edges, costs, limits), size = self.parts(number)
+        # Edges that lead to one block stand together.
         near, first = np.unique(edges[:, 1], return_index=True)
         last = [*first.tolist()[1:], len(edges)]
         parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
@@ -139,6 +140,8 @@ class Blocks:
         end = cells[start] + np.array(MOVES, np.int64)[move] + (window.y, window.x)
         other = form.block_of(end[:, 0], end[:, 1])
         costs = leaving[move, start]
+        # First cells of the blocks in which the steps end. Blocks at the edge of the grid are
+        # smaller.
         rows, columns = (end // form.side * form.side).T
         numbers = border_numbers(
             end[:, 0] - rows,
@@ -192,6 +195,7 @@ class BorderPropagation:
     def start(self, source: int, number: int, border: Array) -> None:
         """Set the initial costs of a block's border cells from one of its sources."""
         arrived, fresh = self._arrivals(number)
+        # Sources share vectors of ``wide`` columns.
         lane, column = divmod(source, self.wide)
         own = arrived[lane, : len(border), column]
         better = border < own

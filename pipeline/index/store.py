@@ -265,6 +265,7 @@ class IndexStore:
         try:
             content = self.storage.get(_key(block))
             record = decode_record(content, self.form.record, np.dtype(self.form.dtype))
+            # While the index is built there are no checksums yet that its metadata state.
             if self._checksums is not None:
                 check_stated(
                     checksum_of_end(np.frombuffer(content, np.uint8)),
@@ -459,6 +460,7 @@ def _check_arrays(metadata: StoreMetadata, form: Form) -> None:
 
 def _with_prefixes(keys: Iterable[str]) -> set[str]:
     """Return keys together with all their parent prefixes."""
+    # The root too, which holds the names of the others.
     found = {""}
     for key in keys:
         while key:

@@ -51,6 +51,7 @@ class Panel:
             x_axis_label="column",
             y_axis_label="row",
         )
+        # Row 0 of a raster is at the top.
         self.figure.y_range = DataRange1d(flipped=True)
         self.figure.grid.visible = False
         mapper = CategoricalColorMapper(factors=list(STATES), palette=COLOURS)
@@ -99,6 +100,7 @@ def show(
     panels = [Panel() for _ in range(most)]
 
     def look() -> None:
+        # There may be fewer runs than panels: the others stay hidden.
         for panel, run in zip(panels, reversed(list(runs.values())), strict=False):
             panel.show(run)
 

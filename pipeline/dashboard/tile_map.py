@@ -82,6 +82,7 @@ class RunMap:
             return self._sent
         places = np.array([morton_decode(z) for z in self._nodes] or [(0, 0)])
         rows, columns = places.max(axis=0) + 1
+        # Several shards may share a cell of the map, which shows the last of them.
         step = -(-int(max(rows, columns)) // MOST_TILES)
         states = np.full((-(-rows // step), -(-columns // step)), WAITING, np.uint8)
         places //= step
@@ -124,6 +125,8 @@ class TileMap(SchedulerPlugin):
         """Record the state of the shard of a task."""
         if not (isinstance(key, tuple) and len(key) == 3 and isinstance(key[0], str)):
             return
+        # A key as `engines.task_graph.Layers.key` makes it: problem, stage and token in one name,
+        # then level and Morton number. Keys of others have no such token.
         layer, _, token = key[0].rpartition("-")
         name, _, stage = layer.rpartition("-")
         state = STAGES.get((stage, finish))

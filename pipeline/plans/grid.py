@@ -82,6 +82,8 @@ class Gpus:
     def context(self, tree: Quadtree, shard_level: int) -> RunContext:
         """Return the context of a run on these GPUs, as far as joining tiles depends on it."""
         nothing: Any = None  # no run, so no result: it would lie in a store
+        # Threads of this process and those of a cluster are told apart by which of two fields has
+        # them.
         alone = not self.worker_memory
         return RunContext(
             *(tree, shard_level, MemoryCheckpoints(), nothing, "", self.threads * alone),
@@ -166,6 +168,7 @@ class Grid:
             threads = self.gpus.threads if self.gpus else 1
             lowest = level_of_tasks(tree, lowest, threads * self.workers)
         above = levels_above(tree, lowest, 0 if self.workers else 1)
+        # Each node once on the way up and once on the way down, and the root's own task.
         return 2 * sum(map(tree.count, (lowest, *above))) + 1
 
     def plan_sweep(
@@ -220,6 +223,7 @@ def open_grid(
     workers: int = 0,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
+    # A tile that was asked for is kept as it is.
     joins = tile is None
     if isinstance(raster, RasterSpec):
         spec: RasterSpec | Raster = raster

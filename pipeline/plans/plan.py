@@ -121,6 +121,8 @@ class Plan:
     @property
     def memory_total(self) -> int:
         """Peak resident bytes of client, scheduler and workers together."""
+        # The greater of two moments: workers at work, or the table being written while they are
+        # idle.
         at_work = self.memory_client - self.memory_table + self.workers * self.memory_per_worker
         return max(at_work, self.memory_client + self.workers * WORKER_BYTES)
 

@@ -70,6 +70,7 @@ def _print_length(dimension: str) -> Any:
 
 def _print_passes(found: xr.Dataset, options: argparse.Namespace) -> None:
     found = found.drop_dims("vertex", errors="ignore").load()
+    # Among the points themselves each pair is printed once.
     symmetric = options.targets_points is None and options.targets_file is None
     for i in range(found.sizes["point"]):
         for j in range(i + 1 if symmetric else 0, found.sizes["target"]):
@@ -97,6 +98,7 @@ def _check_table_of_pairs(options: argparse.Namespace) -> None:
     if options.table:
         check_table_target(file_path("out", options.out), options.overwrite)
         options.path, options.out = options.out, None
+        # None stands for an option that was not given: a result in memory takes neither.
         options.overwrite = options.predecessors = None
 
 

@@ -50,6 +50,7 @@ SUMMITS = [(-84.40, 36.43), (-84.38, 36.22), (-84.10, 36.42), (-84.28, 36.18)]
 def steepness(elevation: xr.DataArray) -> xr.DataArray:
     """Return a friction surface: 1 on flat ground, 11 where the slope is one to one."""
     heights = elevation.values.astype(np.float64)
+    # Metres from cell to cell, north to south and west to east, at 36 degrees north.
     rise_y, rise_x = np.gradient(heights, 93.0, 75.0)
     friction = elevation.astype(np.float64)
     friction.values = 1 + 10 * np.hypot(rise_y, rise_x)
@@ -72,11 +73,13 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     say(f"elevation model  {raster}: {source.shape[0]} x {source.shape[1]} cells, {source.dtype}")
 
     store, out = folder / "jacksboro.zarr", folder / "forest.zarr"
+    # What a demo that was killed has left would be in the way of this one.
     shutil.rmtree(folder / "forest.zarr.partial", ignore_errors=True)
     elevation = og.ingest(raster, store, tile=16, shard=64, overwrite=True)
     say(f"ingested         {store}: tiles of 16 x 16 cells, shards of 64 x 64, in z-order")
     print(og.minimum_spanning_forest.plan(store))
 
+    # Before the cluster starts: its workers find the kernels in the cache.
     compile_kernels_of("minimum_spanning_forest", str(source.dtype))
     compile_kernels_of("cost_distance", "float64", ["friction"])
     say("kernels          compiled, or found where an earlier run has left them")

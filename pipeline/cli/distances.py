@@ -80,6 +80,7 @@ def add_distances(commands: Subcommands) -> None:
 
 
 def _path(options: argparse.Namespace) -> None:
+    # The target is checked before paths are traced.
     out = None if options.out is None else file_path("out", options.out)
     as_csv = out is not None and out.suffix.lower() == ".csv"
     if options.crs is not None and (out is None or as_csv):

@@ -172,6 +172,8 @@ def _write(options: argparse.Namespace) -> None:
 
 
 def _rasterize(options: argparse.Namespace) -> None:
+    # Before the work, so that a target that is in the way is refused at once; so do the commands
+    # below.
     check_raster_target(options.out, options.overwrite)
     raster = og.rasterize(
         options.layer, options.like, label=options.label, all_touched=options.all_touched

@@ -55,6 +55,7 @@ def add_graph(commands: Subcommands, run: Callable[..., Any]) -> None:
 
 
 def _add_direction(parser: argparse.ArgumentParser) -> None:
+    # None if neither is given: then the source tells.
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--directed", dest="directed", action="store_true", default=None)
     way.add_argument("--undirected", dest="directed", action="store_false")

@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words[0] if words else "").parse_args(words)
+    # Python sets signal handlers in the main thread alone.
     before = None
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, _terminate)
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         next_step = ""
         if "resume" in options:
+            # Without secrets: what a command prints may be kept.
             again = without_secrets(words if options.resume else [*words, "--resume"])
             next_step = f"; to go on from here: orograph {shlex.join(again)}"
         ended = isinstance(error, Terminated)
@@ -215,6 +217,7 @@ def _run(
 ) -> Any:
     """Run an operation, on a cluster if requested, with a progress bar; return its result."""
     wanted = (getattr(options, name, None) for name in ("workers", "scheduler"))
+    # A detached run needs a cluster, even of operations that run in threads unasked.
     if given.get("detach"):
         cluster = True
     if not cluster and all(value is None for value in wanted):
@@ -255,7 +258,7 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
         address = get_address_host_port(options.scheduler)
         socket.create_connection(address, SECONDS_TO_CONNECT).close()
         asyncio.run(shake_hands())
-        # not the default: one that cannot be reached would stay it
+        # an unreachable client must not stay Dask's default
         client: Client = stack.enter_context(Client(options.scheduler, set_as_default=False))
         return client
     except Exception as error:  # what answers may not be a scheduler
@@ -277,6 +280,7 @@ def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     total = run.progress().total or None
     with tqdm(desc=name, unit="task", total=total, delay=SECONDS_OF_SILENCE) as bar:
         while True:
+            # The status first: if the run ends in between, the bar is drawn once more.
             running = run.status == "running"
             progress = run.progress()
             bar.total = progress.total

@@ -119,6 +119,7 @@ class Command:
         first, *others = self.parameters
         name = self.first or first.name
         parser.add_argument(name, help=self.subject)
+        # Required parameters stand between the input and the output.
         required = [p for p in others if p.default is p.empty]
         for parameter in required:
             self._add_option(parser, parameter, documented)
@@ -173,6 +174,7 @@ def entries_of(operation: og.Operation[..., Any]) -> dict[str, tuple[str, str]]:
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a description, as help text of argparse."""
+    # Not at an ellipsis. argparse formats help by %, so signs of it are doubled.
     sentence = re.split(r"(?<=[^.]\.)\s", text + " ", maxsplit=1)[0].rstrip(". ")
     return sentence.replace("`", "").replace("%", "%%")
 
@@ -206,6 +208,7 @@ def add_option(
     elif annotation == "SnapLike":
         parser.add_argument(flag, type=cells_or_length, metavar="CELLS|LENGTH", help=text)
     elif annotation.startswith("bool"):
+        # An option that is left out is None, so the operation's own default holds.
         on = parameter.default is not True
         switch = flag if on else f"--no-{flag[2:]}"
         text = text if on else f"switch off: {text}"
@@ -227,6 +230,7 @@ def add_option(
     elif annotation.endswith("Like"):
         parser.add_argument(flag, metavar="FILE", help=f"store or raster file: {text}")
     else:
+        # Of an argument that is one number or several the shell takes one.
         several = "Sequence" in annotation and not annotation.startswith("float |")
         word = re.findall(r"\b(int|float|str)\b", annotation)[-1 if several else 0]
         convert = NUMBERS.get(word, str)

@@ -135,6 +135,7 @@ class Parser(argparse.ArgumentParser):
                 return flag
             return f"{flag} {match[2].strip(chr(39))}"
 
+        # An error begins with the name of its argument, and may name others with a value.
         message = re.sub(r"^(\w+)(?=: )", lambda match: option(match[1]) or match[0], message)
         return re.sub(r"\b([a-z_]+)=('[^']*'|[\w.-]*\w|)", value, message)
 
@@ -143,6 +144,7 @@ def add_storage_option(parser: argparse.ArgumentParser) -> None:
     """Add the option to each command below a parser."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            # Aliases lead to one parser, to which an option may be added once.
             own = {id(p): p for name, p in action.choices.items() if name not in WITHOUT_STORES}
             for below in own.values():
                 add_storage_option(below)
@@ -175,6 +177,7 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     for word in words:
         flag = f"{STORAGE_OPTION}=" if word.startswith(f"{STORAGE_OPTION}=") else ""
         name, separator, _ = word.removeprefix(flag).partition("=")
+        # The pair stands in the same word as the option or in the next one.
         if (flag or shown[-1:] == [STORAGE_OPTION]) and separator and is_secret(name):
             word = f"{flag}{name}=..."
         shown.append(word)
@@ -215,6 +218,8 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
 
     for _, command in subcommands(parser):
         for action in command._actions:
+            # Positional words that are neither numbers nor choices are files, and so are options
+            # that say FILE.
             takes_text = action.type is None and action.choices is None and action.nargs != 0
             if takes_text and (not action.option_strings or action.metavar == "FILE"):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -97,6 +97,7 @@ def _operation(name: str) -> og.Operation[..., Any]:
     """Return the operation that a command name or alias runs."""
     from orograph.cli.commands import commands
 
+    # Names of commands, their aliases, and the names of operations in Python.
     known: dict[str, og.Operation[..., Any]] = {"paths": og.shortest_paths}
     for command in commands():
         known |= dict.fromkeys((command.name, *command.aliases), command.operation)

@@ -34,4 +34,5 @@ def parse_barriers(barriers: BarriersLike | None, first: Raster) -> Raster | Non
         return raster
     place, shape = first.georeference, first.shape
     burnt = LayerRaster.of_layer(layer, place, shape, BARRIERS, all_touched=True, partly=True)
+    # All geometries are barriers alike, whatever their numbers.
     return replace(burnt, label=np.ones_like(burnt.label), labels=(1,))

@@ -48,6 +48,7 @@ def check_same_place(
     for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
         if a is None or b is None:
             continue
+        # One row or column has no step. A thousandth of one allows for rounded coordinates.
         step = abs(float(a[-1] - a[0])) / max(a.size - 1, 1) or 1.0
         off = np.abs(a - b)
         if off.max() > 1e-3 * step:

@@ -152,10 +152,12 @@ def _covered(
     numbers = np.flatnonzero(inside)
     kept = VectorLayer(moved.geometry[inside], {}, moved.crs, moved.bare)
     spans = burn(kept, raster.georeference, raster.shape, all_touched, name)
+    # From runs of cells to cells, each with the number of its geometry.
     size = spans.stop - spans.start
     before = np.cumsum(size) - size
     row, owner = np.repeat(spans.row, size), np.repeat(spans.number, size)
     column = np.arange(int(size.sum())) - np.repeat(before - spans.start, size)
+    # Once each, although runs of a geometry may overlap, and in order: geometry, row, column.
     found = np.unique(np.stack([owner, row, column], axis=1), axis=0)
     found = found[are_valid(raster, found[:, 1:])]
     owner, first = np.unique(found[:, 0], return_index=True)
@@ -201,6 +203,8 @@ def least_of_each(places: Places, raster: Raster) -> Indices:
         return places.cells
     values = values_at(raster, places.cells)
     owner = np.repeat(np.arange(len(places)), np.diff(np.append(places.first, len(values))))
+    # Signed such that they ascend from north to south and from west to east. The last key of
+    # `lexsort` comes first.
     turned = places.cells * raster.georeference.orientation
     order = np.lexsort((*turned.T[::-1], values, owner))
     return places.cells[order[places.first]]

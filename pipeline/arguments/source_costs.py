@@ -102,6 +102,7 @@ def strengths_of_points(
     """
     found = np.tile(np.array(Strength(), np.float64), (len(number), 1))
     count = int(number[-1]) + 1
+    # Column by column, in the order of `Strength`; parts that are not given keep the usual number.
     for place, (key, usual) in enumerate(Strength()._asdict().items()):
         part = parts.get(key, usual)
         if isinstance(part, Mapping):

@@ -178,6 +178,7 @@ class Origin(NamedTuple):
                 alike.setdefault(own or self.strengths.others, []).append(label)
             found: list[tuple[Strength, Sources | None, Targets]]
             usual = self.strengths.others
+            # Labels of the usual strength need no list: they are all that are in no other one.
             if self.targets is None:
                 alike.pop(usual, None)
             found = [(strength, None, tuple(values)) for strength, values in alike.items()]
@@ -232,6 +233,7 @@ def read_columns(
             numbered, of_labels, _ = layer.numbered(label, name)
         labels = numbered.labels(of_labels, name).tolist()
         by_label = found[key] = dict(zip(labels, values, strict=True))
+        # The dict holds the last value of each label; any other one contradicts it.
         for own, value in zip(labels, values, strict=True):
             if by_label[own] != value:
                 raise InputError(
@@ -263,6 +265,7 @@ def parse_sources(
     """
     by_label = initial_cost if isinstance(initial_cost, Mapping) else None
     starts = np.asarray(initial_cost if by_label is None else 0)
+    # Integers stay integers, so that distances in integers are exact.
     starts = starts if starts.dtype.kind == "i" else starts.astype(np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
@@ -276,6 +279,7 @@ def parse_sources(
     names, given_label = None, label
     if layer is not None and label is not None:
         layer, label, names = layer.numbered(label, name)
+    # Lines and areas are burnt onto the grid: a raster of their labels.
     if layer is not None and layer.has_extent():
         layer, label, lost = _inside(layer, first, label, name, outside)
         skipped = lost if outside == "skip" else None
@@ -289,6 +293,7 @@ def parse_sources(
             strengths = strengths_by_label(source_cost, known, "lines and areas")
         labels_of_layer = _known_labels(targets, raster)
         return Origin(None, raster, labels_of_layer, skipped, names, strengths, given_label)
+    # A raster, read tile by tile.
     if layer is None and _is_raster(sources, first.shape):
         raster_of_sources = _source_raster(sources, first, starts, targets, name)
         alike = by_label is None and source_cost is None
@@ -312,8 +317,10 @@ def parse_sources(
         )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
+    # Points: known cell by cell before the run.
     reach = parse_snap(snap, first.georeference)
     points, number, labels = labelled_points(cast("PointsLike", sources), layer, first, label, name)
+    # Numbers ascend. A geometry of several points has one number, and one cost.
     count = int(number[-1]) + 1
     if starts.ndim and starts.shape != (count,):
         raise InputError(
@@ -325,6 +332,7 @@ def parse_sources(
         check_labels("initial_cost", by_label, of_points)
         costs = np.array([by_label.get(label, 0) for label in of_points])
     own = None if source_cost is None else strengths_of_points(source_cost, number, labels)
+    # What belongs to points outside is dropped after it was checked, as lists count all points.
     if outside == "skip":
         inside = points_inside(points, first.georeference, first.shape, name)
         skipped = int(np.count_nonzero(~inside))
@@ -384,6 +392,7 @@ def geometries_inside(
 
     place = first.georeference
     moved = layer.on_grid(place, name)
+    # In rows and columns the grid is a rectangle, whatever its coordinates are.
     in_cells = shapely.transform(moved.geometry, lambda points: cell_space(points, place, name))
     height, width = first.shape
     inside = shapely.intersects(in_cells, shapely.box(0, 0, width, height))
@@ -459,4 +468,5 @@ def _is_raster(sources: SourcesLike, shape: tuple[int, int]) -> TypeGuard[Raster
     """Return whether sources are a raster, and not points or a layer."""
     if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
         return True
+    # An array of the shape of the grid is a raster, even if it has two columns.
     return isinstance(sources, np.ndarray) and sources.shape == shape

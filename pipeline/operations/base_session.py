@@ -123,6 +123,7 @@ class Session(ABC, Generic[T]):
         report = {
             "operation": self.name,
             "inputs": [str(raster) for raster in job.rasters],
+            # What JSON does not have becomes text.
             "parameters": json.loads(json.dumps(getattr(job, "parameters", {}), default=str)),
             "shape": list(job.shape),
             "tile": job.layout.tile,

@@ -366,6 +366,7 @@ class RasterJob(DatasetJob):
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
         """Return the engine of the problem, set to the given backend."""
         problem = self.problem
+        # The first worker of a cluster may have decided on the backend.
         if problem.backend != backend:
             problem = replace(problem, backend=backend)
         if self.join_tiles is not None:

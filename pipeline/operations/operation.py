@@ -176,7 +176,8 @@ class Operation(Generic[P, T]):
     ) -> Run[T]:
         """Start the job for the arguments of a call and return its run; ``wait`` as of `launch`."""
         job = self._job(name, args, kwargs)
-        # Planned only where the memory of the plan is asked for, on the store that the job has opened.
+        # Planned only where the memory of the plan is asked for, with the store that the job has
+        # opened.
         planned = functools.partial(_planned, self, _with_opened(job, args), kwargs)
         return own_errors(launch, self.__name__)(job, self.__name__, planned, wait=wait)
 

@@ -104,6 +104,7 @@ def make_plan(operation: Planned, args: tuple[Any, ...], kwargs: Mapping[str, An
     gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
         raise InputError(f"{name}: not used by this plan of {operation.name}; leave it out")
+    # Estimates that take these sides get them; for all others they cut the grid.
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
     if "grid" in parameters:
         choice = {name: given[name] for name in CHOICE if name in given}

@@ -74,6 +74,7 @@ class GraphJob(DatasetJob):
     def identity(self) -> dict[str, Any]:
         """Return the operation's name, its parameters and a checksum of the graph."""
         arrays = self.graph.arrays.values()
+        # Labels that are Python objects have no bytes that would be the same in another process.
         sums = [_checksum(values) if values.dtype.kind != "O" else 0 for values in arrays]
         return {
             "operation": self.operation,
@@ -238,6 +239,7 @@ def parts_job(
         return Frontier(replace(problem, backend=backend), rasters, context)
 
     job = _job(graph, problem.name, parameters, problem.backend, make_engine, spec)
+    # `_job` takes the parts as one row, as the sweep does.
     return replace(job, shape=(graph.part_count, 1))
 
 

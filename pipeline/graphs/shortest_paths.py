@@ -145,6 +145,7 @@ def shortest_paths(
     starts = graph.vertices(sources, "sources")
     spec = RunSpec(**options)
     method = choose_method(graph, method)
+    # Of this method alone "auto" weighs whether the graph is large enough for a GPU.
     if method == "delta-stepping":
         chosen = choose_for_graph("graph_paths", graph, spec)
     else:
@@ -159,6 +160,7 @@ def shortest_paths(
     }
 
     def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
+        # A GPU takes the graph as a whole.
         if graph.part_count > 1 and search.takes_parts and may_use_numba(backend):
             return search.in_parts(starts, PartReader(graph, cancelled))
         return search.from_all(starts, backend)
@@ -302,6 +304,7 @@ class PathSearch:
     def _cut(self, cost: Array, before: Array | None) -> None:
         """Mark vertices as unreached whose cost is above the greatest that counts."""
         if self.method == "bellman-ford":
+            # This method has no bound while it searches: a later edge may be negative.
             far = cost > self.most
             cost[far] = unreached(cost.dtype)
             if before is not None:
@@ -327,6 +330,7 @@ class PathSearch:
                 cost = held.device.download(held.paths(start, bucket_width(graph), self.most))
         before = None
         if self.traced:
+            # From the costs alone, so the same whichever method found them.
             before = np.full(cost.size, NO_VERTEX, np.int64)
             first = rows.indices.dtype.type(start)
             tight_tree(*rows, graph.position, first, nothing, cost, before)

@@ -84,6 +84,7 @@ class Build:
         window = self.context.tree.window(node)
         if not self._written(window):
             self._make(window)
+        # For `progress` alone: whether a shard is done is seen from its data.
         self.context.checkpoints.save("done", node, True)
 
     def _written(self, window: Window) -> bool:
@@ -155,6 +156,7 @@ def warm_up(problem: Distance, sparsify: bool) -> None:
     """Compile the kernels of builds and queries by working on a tiny block."""
     shape = 4, 8
     whole = Window(0, 0, *shape)
+    # Passable everywhere: 1 in rasters of costs, 0 in that of barriers.
     cells = [np.full(shape, float(name != BARRIERS)) for name in problem.nodata]
     costs = costs_of(problem, cells, whole, whole, shape)
     matrix = block_matrix(costs, Rectangle(0, 0, *shape), 4)

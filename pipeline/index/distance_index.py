@@ -259,6 +259,7 @@ class DistanceIndex:
         lacking = "links=" if wanted.form.links else lacking_on_gpu(wanted.problem.model.name)
         chosen = choose_backend("solve_blocks", wanted.rasters, spec, lacking)
         found = where_to_work(wanted.rasters, spec)
+        # The index keeps the client for its questions only if that goes on after the build.
         client = None if spec.detach or isinstance(found, LateClient) else found
         open_index = partial(DistanceIndex.open, memory=memory, client=client)
         return index_job(wanted, chosen, open_index, spec)

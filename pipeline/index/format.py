@@ -189,6 +189,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
 
 def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
     """Encode a block's matrix and the costs of steps out of it as compressed bytes."""
+    # Records are all as long as that of the largest block; what is left over stays 0.
     record = np.zeros(form.record, form.dtype)
     entries = form.entries(len(matrix))
     if form.sparsify:

@@ -134,6 +134,7 @@ def cells_of_sources(
     for window in store.form.layout.windows(store.form.shape):
         wanted = is_source(raster.read(window), raster.nodata, targets)
         for walked in store.rasters:
+            # Sources on barriers do not count.
             wanted &= valid_cells(walked.read(window), walked.nodata)
         found.append(np.argwhere(wanted) + np.array([window.y, window.x]))
     cells = np.concatenate(found)
@@ -175,6 +176,7 @@ def table_of(
         for number, cells in cells_towards.items()
         if len(cells)
     ]
+    # Both directions in one round of tasks.
     found = context.share(blocks, lift, tasks + back)
     leaving: dict[tuple[int, int], SourceBorder] = {}
     arriving: dict[tuple[int, int], SourceBorder] = {}

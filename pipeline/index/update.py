@@ -83,6 +83,7 @@ def update_values(
         _write_blocks(store, numbers, store.problem, lambda part: _changed(store, part, fresh))
         for shard in form.layout.windows(form.shape):
             meets = shard.clip((window.y + window.height, window.x + window.width))
+            # Shards that the window does not meet keep their objects.
             if meets.y + meets.height <= window.y or meets.x + meets.width <= window.x:
                 continue
             whole = _changed(store, shard, fresh)

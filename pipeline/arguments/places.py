@@ -160,6 +160,7 @@ def _covered(
     # Once each, although runs of a geometry may overlap, and in order: geometry, row, column.
     found = np.unique(np.stack([owner, row, column], axis=1), axis=0)
     found = found[are_valid(raster, found[:, 1:])]
+    # Geometries of which a valid cell is left.
     owner, first = np.unique(found[:, 0], return_index=True)
     if len(owner) < len(numbers) and not skip:
         lost = numbers[np.setdiff1d(np.arange(len(numbers)), owner)]

@@ -326,6 +326,7 @@ def parse_sources(
         raise InputError(
             f"initial_cost: shape {starts.shape} for {count} points; give one each, or one"
         )
+    # All points of a geometry have its cost.
     costs, skipped = np.broadcast_to(starts, count)[number], None
     if by_label is not None:
         of_points = labels.tolist()

@@ -95,6 +95,7 @@ class Layout:
         if shard is None and isinstance(tile, Integral) and 1 <= tile <= MOST_CELLS_A_SIDE:
             most = min(SHARD_SIDE, math.isqrt(SHARD_BYTES // np.dtype(dtype).itemsize))
             shard = tile
+            # Doubled, since a shard has a power of two of tiles a side, which Morton order needs.
             while shard < max(shape) and 2 * shard <= min(most, MOST_TILES_A_SIDE * tile):
                 shard *= 2
         return cls(tile, tile if shard is None else shard)
@@ -246,12 +247,15 @@ def begin_store(
                 attributes=jsonable(variable.attrs) | extra,
             )
         if mapping:
+            # CF states a CRS by the attributes of a variable, whose one value means nothing.
             group.create_array(
                 GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=jsonable(mapping)
             )[...] = 0
         _write_axes(store, place)
         if not storage.etags:
             described = member_documents(storage)
+            # Rasters come first, in the order in which they were given, then the other arrays by
+            # name.
             described = {name: described[name] for name in (*names, *described)}
             write_group_metadata(storage, read_document(storage, GROUP), described)
             return {}
@@ -384,6 +388,8 @@ class TableWriter:
     def append(self, name: str, piece: NDArray[Any]) -> None:
         """Append rows to a column; the caller must not change them afterwards."""
         kept, done = self._kept[name], 0
+        # A full chunk is written only when more rows follow it, so that `close` always has a last
+        # piece to write.
         while (missing := TABLE_ROWS - sum(map(len, kept))) < len(piece) - done:
             kept.append(piece[done : done + missing])
             self._write(name)
@@ -394,6 +400,7 @@ class TableWriter:
         """Write the last rows and the metadata of a column, and flush it to disk."""
         dtype, chunk = self._write(name), self._chunk[name]
         grid = {"name": "regular", "configuration": {"chunk_shape": chunk}}
+        # The number of rows is known only now. `_begin` has stated those of the first chunk.
         document = {
             **self._documents[dtype],
             "shape": (self._rows[name], *chunk[1:]),
@@ -419,6 +426,7 @@ class TableWriter:
         chunk, rows = self._chunk[name], len(values)
         if rows == 0:
             return values.dtype
+        # All chunks of a Zarr array have the same shape: the last one is filled up with zeros.
         if rows < chunk[0]:
             values = np.concatenate([values, np.zeros((chunk[0] - rows, *chunk[1:]), values.dtype)])
         number = self._rows[name] // chunk[0]
@@ -431,6 +439,7 @@ class TableWriter:
 
     def _begin(self, name: str, values: NDArray[Any]) -> None:
         """Create the array of a column from its first chunk."""
+        # A column that is shorter than a chunk has one chunk of its own length.
         chunk = self._chunk[name] = max(len(values), 1), *values.shape[1:]
         if values.dtype in self._documents:  # zarr-python takes more than a millisecond for each
             self._storage.delete_all(name)  # what a run that was killed has left

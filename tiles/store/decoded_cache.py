@@ -84,6 +84,7 @@ class DecodedTileCache:
         """Add a tile, or only its border if it is large; it must not be changed later."""
         with self._lock:
             for number, window in enumerate(_sides(len(cells))):
+                # Copies: a view of a side would keep the whole tile in memory.
                 self._sides.put((state, begin, number), cells[window.slices].copy())
             if 16 * cells.nbytes <= self._limit:
                 self._tiles.put((state, begin), cells)

@@ -34,6 +34,7 @@ class StoreArray(BackendArray):
 
     def _read(self, key: tuple[int | slice, ...]) -> NDArray[Any]:
         """Read the bounding window of an index, and return the indexed cells."""
+        # xarray passes on integers and slices only, since the array claims basic indexing.
         starts: list[int] = []
         sizes: list[int] = []
         inside: list[int | slice] = []
@@ -41,11 +42,14 @@ class StoreArray(BackendArray):
             if isinstance(item, slice):
                 picked = range(*item.indices(length))
                 if not picked:
+                    # A window has at least one cell: one is read, and an empty slice taken of it.
                     starts.append(0)
                     sizes.append(1)
                     inside.append(slice(0, 0))
                     continue
                 low, high = min(picked[0], picked[-1]), max(picked[0], picked[-1]) + 1
+                # The window begins and ends with cells that are picked, so a step of either sign
+                # meets them.
                 inside.append(slice(None, None, picked.step))
             else:
                 low = int(item) % length

@@ -140,12 +140,15 @@ class Lease:
             If nothing can be written beside the target, or its name is too long for that.
         """
         self._stop, self._started, self._pid = stop or Event(), _now(), os.getpid()
+        # Before the object exists: another thread of this process that reads it must not take its
+        # holder for one that has ended, see `Holder.is_gone`.
         _held[self.token] = self
         try:
             self._take()
         except BaseException:
             del _held[self.token]
             raise
+        # A daemon, so that a lease that is never released does not keep the process alive.
         Thread(target=self._keep, name="orograph-lease", daemon=True).start()
         return self
 
@@ -153,11 +156,14 @@ class Lease:
         """Release the lease if it is still held; do nothing in a forked process, or again."""
         if self._pid != os.getpid() or self._released.is_set():
             return
+        # First the heartbeat is stopped, then the object is deleted.
         self._released.set()
         _held.pop(self.token, None)
         with suppress(OSError):  # the folder may be gone; a lease that stays is stale
             if self._seen is not None and self.place.delete_if("", self._seen):
                 return
+            # A heartbeat has replaced the object since it was seen, or another writer has. It is
+            # deleted only in a version that names this lease.
             while (found := _read(self.place)) is not None:
                 holder, state = found
                 if holder is None or holder.token != self.token:
@@ -217,6 +223,7 @@ class Lease:
         """Try to acquire the lease; return False if the caller should try again."""
         try:
             self.place.create("", self._record())
+            # A server that ignores conditions would let several writers have the lease.
             self.place.check_conditions("")
             return True
         except FileExistsError:
@@ -237,15 +244,19 @@ class Lease:
                 f"{self.target}: its name is too long for files beside it; choose a shorter one"
             ) from None
         found = _read(self.place)
+        # The lease for which `create` failed has been released since.
         if found is None:
             return False
         holder, state = found
         if holder is not None and holder.token == self.token:
             return True  # the storage has reported a failure after it had succeeded
+        # An object store deletes a lease in two steps, of which the first empties it.
         if holder is None and self.place.etags and not self._stays(state, RETRY_SECONDS / 2):
             return False  # it was being deleted
         if not (holder is None or self._takeover or holder.is_gone()):
             silent = holder.is_silent() and self._stays(state, WATCH_SECONDS)
+            # While it was watched, the lease may have been released, or taken over by a third
+            # writer.
             now = holder if silent else self.holder()
             if now is None or now.token != holder.token:
                 return False
@@ -288,11 +299,14 @@ class Lease:
         """Renew the heartbeat; return whether the lease is still held."""
         with suppress(OSError):  # the storage may be away: the next heartbeat may succeed
             found = _read(self.place)
+            # It may have been released while it was read, which is no loss.
             if self._released.is_set():
                 return False
             if found is None or found[0] is None or found[0].token != self.token:
+                # The writer is told that another one has its place.
                 self._stop.set()
                 return False
+            # If this fails, the next heartbeat reads who has replaced the object.
             self.place.put_if("", found[1], self._record())
         return True
 
@@ -321,6 +335,7 @@ def _read(place: Storage) -> tuple[Holder | None, State] | None:
     try:
         stated: dict[str, Any] = json.loads(content)
         holder = Holder(**stated)
+        # JSON may state other types in these fields, which a dataclass does not check.
         kinds = [type(value) for value in asdict(holder).values()]
         if kinds != [str, str, str, int, str, str, float, float]:
             raise TypeError
@@ -375,6 +390,8 @@ def _process_started(pid: int) -> str:
     fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if not fields:
         return _process_created(pid)
+    # Fields 3 and 22 of proc(5): the state (Z, X: zombie, dead), and the time of the start in clock
+    # ticks since the machine was booted.
     return "ended" if fields[0] in "ZX" else fields[19]
 
 

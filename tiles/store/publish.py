@@ -83,6 +83,8 @@ def _completed(
         except (OSError, ValueError):
             return {}
 
+    # Nothing here depends on another's answer, so an object store answers all of it in the time of
+    # one request. Arrays whose metadata are not known yet follow.
     document, names, *found = at_once(
         storage,
         read,
@@ -108,6 +110,7 @@ def _completed(
         for place, ending in endings.items():
             of_chunks[place] = ending or 0
         stated[name] = encode_checksums(of_chunks)
+        # Only shards of rasters may be absent. A chunk that a dense array lacks is damage.
         if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing
     mark |= {"complete": True, "absent_shards": absent, CHECKSUMS: stated}
@@ -191,6 +194,7 @@ def staged_store(
     folder = partial_storage(target)
     with Lease(target, takeover) as lease, lease.errors():
         check_target(target, overwrite)  # another may have written it meanwhile
+        # Under the lease nobody else is at work, so all that is left there can be deleted.
         discard(folder)
         target.delete_unfinished()
         folder.claim()
@@ -198,6 +202,7 @@ def staged_store(
         try:
             yield staged
             publish(staged, target, overwrite, lease)
+        # A writer that has taken the lease over deletes the folder.
         except FileNotFoundError as error:
             if not (is_missing_below(folder, error) or is_missing_below(staged, error)):
                 raise
@@ -302,6 +307,9 @@ class Publication:
             writes.append(partial(self.staged.put, REPORT, report))
         if not self.staged.etags:  # objects that are put survive
             writes.append(partial(_sync, self.staged))
+        # The last commit was read in `of`, before the lease is checked. A writer that takes the
+        # lease and commits in between is noticed either by this check or by the condition of the
+        # commit.
         at_once(self.staged, *writes, *([] if lease is None else [lease.check]))
         self.target.commit(self.staged, self.overwrite, self.last)
 

@@ -231,6 +231,8 @@ class StoreRaster:
         aligned = not (window.y % tile or window.x % tile) and all(
             end % tile == 0 or end == most for end, most in zip(ends, whole.shape, strict=True)
         )
+        # A device decodes cells as they are stored. It cannot change several nodata values into
+        # one.
         if self.storage.etags or not aligned or self._opened[2] is None or self._rule.ranges:
             return False
         self._read(window, target)
@@ -239,10 +241,14 @@ class StoreRaster:
     def _read(self, window: Window, target: CellTarget | None) -> Any:
         """Read the cells of ``window``; to a target, if there is one."""
         self._check_window(window)
+        # In an object store each look for a shard is a request, so it is left until a read has
+        # failed.
         late = self.storage.etags and self._header.absent is not None
         if not late:
             self._check_present(window)
         while True:
+            # Where checksums of all shards are stated, the state seen last is tried without a
+            # request. If the read fails by it, it is asked for, and the window is read again.
             known = self._seen if late and self._is_stated(window, self._seen) else None
             state = known or self.storage.state(GROUP)
             decode = self._decoder(state)
@@ -258,6 +264,8 @@ class StoreRaster:
                 if known is not None:  # its metadata may be others now
                     self._seen = None
                     continue
+                # Under the same metadata as before the read, the cells themselves are damaged.
+                # Under others, the window is read again from the store that they describe.
                 if self.storage.state(GROUP) == state:
                     if late:  # a request for each shard that need not be made if all is well
                         self._check_present(window)
@@ -330,6 +338,7 @@ class StoreRaster:
 
         def read(window: Window) -> NDArray[Any]:
             if stated is not None:
+                # zarr-python does not know the checksums that the store states.
                 for place in self._shards(window):
                     with suppress(FileNotFoundError):
                         found = checksum_in(self.storage, self._shard_key(*place))
@@ -421,6 +430,7 @@ class StoreRaster:
         absent = Counter(i for i, _ in self._header.absent)
         rows = range(-(-height // side))
         present = shards_by_row(self.storage, self.variable, rows, objects)
+        # Shards are counted by row, and looked at one by one only in rows that have too few.
         for i in rows:
             if len(present[i]) + absent[i] < -(-width // side):
                 self._check_present(Window(i * side, 0, side, width).clip(self.shape))
@@ -529,6 +539,7 @@ def _open_cached(storage: Storage, variable: str) -> Any:
     if cached is not None and cached[0] == state:
         return cached[1]
     array = zarr.open_array(storage.zarr_store(), path=variable, mode="r", zarr_format=3)
+    # Two threads may have opened the array at the same time; either result may stay.
     with _lock:
         if len(_arrays) >= _MOST_OPEN:
             _arrays.clear()
@@ -550,6 +561,7 @@ def _checksums(storage: Storage, key: str, header: Header) -> bytes:
         found: list[Any] = []
         end = reader.state.size
         for offset, length in content.view("<u8").reshape(-1, 2).tolist():
+            # The ones that stand for an absent tile lie beyond the end of the shard too.
             there = offset + length <= end and length >= 4
             found.append(reader.range(offset + length - 4, 4) if there else b"none")
     return b"".join(found)

@@ -123,6 +123,8 @@ def _shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
     if document["data_type"] not in _TYPES:
         return None
     dtype = np.dtype(document["data_type"]).newbyteorder("<")
+    # In metadata of another structure a key is missing or unpacking fails, which `shard_format`
+    # catches.
     (sharding,) = document["codecs"]
     inner = sharding["configuration"]
     order, compression, checksum = inner["codecs"]
@@ -131,6 +133,7 @@ def _shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
     tile, width = inner["chunk_shape"]
     ratio, rest = divmod(rows, tile)
     height, breadth = document["shape"]
+    # All that decoding relies on. What is not known here is left to zarr-python.
     ours = (
         document.keys() <= _KEYS
         and (document["zarr_format"], document["node_type"]) == (3, "array")
@@ -179,6 +182,7 @@ def format_in_group(storage: Storage, variable: str, state: State | None) -> Sha
     return None if member is None else shard_format(member.document)
 
 
+# The state is there for the cache alone: metadata that have been replaced are read again.
 @lru_cache(maxsize=64)
 def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat | None:
     return shard_format(read_document(storage, key))
@@ -338,6 +342,9 @@ def read_tiles(
     """
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
+    # Tiles come from what was fetched ahead; else by the index of the shard that this thread has
+    # read last; else from the shard, opened anew. If one of the first two fails, the next
+    # overwrites all that it has put into `out`.
     place, last = (storage, key), getattr(_THREAD, "last", None)
     held = getattr(_THREAD, "fetched", {}).get(place)
     if held is not None:
@@ -417,6 +424,7 @@ def _fetch_tiles(
             limit -= end - begin
             if limit < 0:
                 break
+            # A run is an offset and a length, so its sum is where it ends.
             if runs and sum(runs[-1]) == begin:
                 runs[-1] = runs[-1][0], end - runs[-1][0]
             else:
@@ -491,6 +499,7 @@ def _tiles_in_window(
             fill(_intersect(form, window, row, column)[1])
         else:
             found.append((begin, begin + count, row, column))
+    # By offset, so that `_read_ranges` finds tiles that are adjacent.
     return sorted(found), stop
 
 
@@ -553,6 +562,7 @@ def _decode(
     """
     content = without_checksum(content, "the tile")
     side = form.tile
+    # A whole tile is decompressed in its place, without a copy.
     if out.shape == (side, side) and out.flags.c_contiguous and out.dtype == form.dtype:
         decompress(content, out)
         return None
@@ -622,6 +632,8 @@ def damaged_tiles(
                         raise ValueError("it is not in the shard")
                     tile = (begin, begin + count, row, column)
                     ((_, content, _),) = _read_ranges(reader, [tile], stop)
+                    # All bytes of the frame match their checksum, so it is enough that its header
+                    # states the size of a tile: nothing is decompressed.
                     check_frame(
                         without_checksum(content, "the tile"), side * side * form.dtype.itemsize
                     )
@@ -684,6 +696,8 @@ def _morton_order(side: int) -> tuple[tuple[int, int], ...]:
     order: list[tuple[int, int]] = [(0, 0)]
     step = 1
     while step < side:
+        # The square of the last step is repeated in each quadrant. As in zarr-python the lowest bit
+        # of the code belongs to the row, so the quadrant below comes second.
         corners = ((0, 0), (step, 0), (0, step), (step, step))
         order = [(y + row, x + column) for y, x in corners for row, column in order]
         step *= 2

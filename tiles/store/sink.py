@@ -286,6 +286,8 @@ class _TileEncoder:
         places: dict[tuple[int, int], Window] = {}
         for row in range(y // side, -(-(y + part.height) // side)):
             for column in range(x // side, -(-(x + part.width) // side)):
+                # Tiles at the right and bottom edges of the grid are clipped, as the shard's window
+                # is.
                 tile = Window(row * side, column * side, side, side).clip(self.window.shape)
                 inside = Window(tile.y - y, tile.x - x, tile.height, tile.width)
                 if inside.clip(part.shape) != inside:
@@ -295,6 +297,7 @@ class _TileEncoder:
         if isinstance(cells, DeviceCells):
             shuffle = self.form.compressor[2]
             frames = cells.encode(list(places.values()), side, self.form.fill, shuffle)
+            # None: the device has no kernel for such tiles, and they are encoded here.
             if frames is not None:
                 for place, frame in zip(places, frames, strict=True):
                     self.encoder.put_frame(*place, frame)

@@ -116,6 +116,8 @@ def verify(
         else:
             count, found = _dense_problems(metadata, name)
         files += count
+        # Chunks are read as their problems are asked for, so none are read beyond the greatest
+        # number.
         problems += islice(found, MOST_PROBLEMS - len(problems))
     return StoreReport(str(storage), files, tuple(problems))
 

@@ -54,6 +54,8 @@ def checksum_of_end(content: NDArray[np.uint8], index: int = 0) -> int:
     end = content[-4:].tobytes()
     if not index:
         return int.from_bytes(end, "little")
+    # The four bytes before the index are the checksum of the tile that is stored last. One number
+    # is made of it and the checksum of the index.
     return int(google_crc32c.value(content[-index - 4 : -index].tobytes() + end))
 
 

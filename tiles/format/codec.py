@@ -53,6 +53,7 @@ _HEAD = struct.Struct("<4sIQ")
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 16
 _BLOSC_HEAD = 16
+# Plain data only: an array of Python objects (O) would need pickle.
 _DTYPE = re.compile(r"[<>|][biufcSU][0-9]{1,9}")
 # exceptions that JSON values of unexpected types may cause
 _FAULTS = (
@@ -95,6 +96,7 @@ def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
     """Raise ValueError if a Blosc frame's header states another size than expected."""
     if frame.size < _BLOSC_HEAD:
         raise ValueError(f"{frame.size} bytes are no Blosc chunk, which has 16 or more")
+    # After four bytes of versions and flags: the size decoded, of a block, and of the frame.
     decoded, _, length = struct.unpack_from("<III", frame.data, 4)
     if (decoded, length) != (expected, frame.size):
         raise ValueError(
@@ -187,6 +189,7 @@ def encode_entry(entry: object, name: str, *, compressed: bool = True) -> list[A
     parts = [text, bytes(writer.small)]
     for array in writer.large:
         parts += _pack(array, 5 if compressed else 0)
+    # Of all that follows the checksum in the file, beginning with the length of the JSON.
     checksum = crc32c(_LENGTH.pack(len(text)))
     for part in parts:
         checksum = crc32c(part, checksum)
@@ -213,6 +216,7 @@ def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
     magic, checksum, length = _HEAD.unpack_from(content.data)
     if magic != _MAGIC:
         raise ValueError("no entry of this format")
+    # The first 8 bytes are the four letters and the checksum itself.
     if crc32c(content[8:]) != checksum:
         raise ValueError("its checksum does not match")
     reader = _Reader(content, _HEAD.size)
@@ -239,6 +243,9 @@ class _Writer:
     def node(self, value: Any) -> Any:
         """Return a value as JSON: a plain value, or a list that begins with its kind."""
         kind = type(value)
+        # The kinds: "s" and "a" are a small and a large array, "c" is an instance of a registered
+        # class, "i" an integer beyond 64 bits, "f" NaN or an infinity, "l" a list, "t" a tuple,
+        # "d" a dict (keys and values alternate), "n" a NumPy scalar.
         if kind is np.ndarray:
             return self._small(value) if value.nbytes < LARGE else self._large(value)
         if kind in _names:
@@ -249,6 +256,7 @@ class _Writer:
         if kind is int:
             return value if -(2**63) <= value < 2**63 else ["i", hex(value)]
         if kind is float:
+            # JSON has neither infinities nor NaN, of which the bits are kept.
             return value if math.isfinite(value) else ["f", struct.pack("<d", value).hex()]
         if kind is list:
             return ["l", *map(self.node, value)]
@@ -262,6 +270,8 @@ class _Writer:
 
     def _large(self, array: NDArray[Any]) -> list[Any]:
         _dtype(array.dtype.str)
+        # An array that occurs twice is stored once. `large` keeps it alive, so no other array gets
+        # its id.
         number = self._numbers.setdefault(id(array), len(self.large))
         if number == len(self.large):
             self.large.append(array)
@@ -315,6 +325,7 @@ class _Reader:
             frames.append(self.take(*_LENGTH.unpack(self.take(_LENGTH.size).data)))
             check_frame(frames[-1], min(PIECE, size - begin))
             packed += frames[-1].size
+        # Before the memory is allocated: a damaged header may state any shape.
         if size > MOST_RATIO * packed:
             raise ValueError(f"{packed} bytes cannot be {size}")
         array = empty((size,), np.uint8)
@@ -373,6 +384,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 def _width(dtype: np.dtype[Any]) -> int:
     """Return the item size by which an array of this dtype is shuffled."""
+    # 1, 2, 4 or 8: arrays are viewed as unsigned integers, several for an element of 16 bytes.
     return math.gcd(dtype.itemsize, 8)
 
 

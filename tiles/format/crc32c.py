@@ -28,6 +28,7 @@ def crc32c(content: Any, before: int = 0) -> int:
     if extend is None:
         return int(google_crc32c.extend(before, content))
     flat = np.frombuffer(content, np.uint8)
+    # ctypes calls a function of a CDLL without the GIL.
     return extend(before, flat.ctypes.data, flat.size)
 
 

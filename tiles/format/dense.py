@@ -83,16 +83,19 @@ class DenseArray:
             raise self._unreadable(number, "it is missing") from None
         except (OSError, ValueError, TypeError) as error:
             raise self._unreadable(number, str(error)) from error
+        # The last chunk is filled up beyond the rows of the array.
         rows = member.shape[0] - number * member.chunk[0]
         return values[(slice(rows), *map(slice, member.shape[1:]))]
 
     def _decode(self, content: NDArray[np.uint8]) -> NDArray[Any]:
         chunk, dtype = self.member.chunk, self.member.dtype.newbyteorder("<")
         size = math.prod(chunk) * dtype.itemsize
+        # Without compression: the codecs are bytes and crc32c.
         if len(self.member.document["codecs"]) == 2:
             if content.size != size:
                 raise ValueError(f"it has {content.size} bytes of values, not {size}")
             return content.view(dtype).reshape(chunk).astype(self.member.dtype)
+        # Before the memory is allocated: damaged metadata may state chunks of any size.
         if size > MOST_RATIO * content.size:
             raise ValueError(f"{content.size} bytes cannot be {size}")
         values = np.empty(chunk, dtype)

@@ -28,6 +28,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
         raise ValueError(f"it is no JSON: {error}") from None
     if not isinstance(document, dict):
         raise ValueError(f"it holds {reprlib.repr(document)}, no JSON object")
+    # Level by level: a recursive check could itself exceed Python's limit of recursion.
     level: list[Any] = [document]
     for _ in range(MOST_LEVELS):
         inner = [value for outer in level for value in _values(outer)]

@@ -165,6 +165,7 @@ def write_group_metadata(place: Location, document: dict[str, Any], members: Any
         members = member_documents(storage)
     stated = (document.get("consolidated_metadata") or {}).get("metadata", {})
     names = dict.fromkeys([*stated, *mark.get("table", ()), *members])
+    # In the form in which zarr-python writes consolidated metadata.
     document["consolidated_metadata"] = {
         "kind": "inline",
         "must_understand": False,
@@ -177,6 +178,7 @@ def write_group_metadata(place: Location, document: dict[str, Any], members: Any
 def checksum_of(document: Mapping[str, Any]) -> str:
     """Return the crc32c checksum of a group's metadata."""
     attributes = dict(document["attributes"])
+    # The checksum is part of the document, and cannot be part of what it is computed from.
     attributes[MARK] = {k: v for k, v in attributes[MARK].items() if k != "checksum"}
     content = _canonical({**document, "attributes": attributes})
     return f"{google_crc32c.value(content):08x}"
@@ -339,6 +341,7 @@ def read_metadata(
     document = group.document
     mark = document["attributes"][MARK]
     stated = mark.get("format") if isinstance(mark, dict) else None
+    # First the version: all that follows is read as this version has it.
     check_format(f"the store {storage}", stated, FORMAT, "make it again")
     if mark.get("checksum") != _validated(storage, GROUP, partial(checksum_of, document)):
         raise damaged(
@@ -382,6 +385,7 @@ def _parse_group(storage: Storage, group: Group) -> StoreMetadata:
     field(mark, "complete", bool)
     tile, shard = field(mark, "tile", int), field(mark, "shard", int)
     ratio, rest = divmod(shard, tile) if tile > 0 else (0, 0)
+    # A power of two has one bit, so `ratio & (ratio - 1)` is 0.
     if tile > MOST_CELLS_A_SIDE or ratio < 1 or rest or ratio & (ratio - 1):
         raise ValueError(
             f"tile is {tile} and shard {shard}; a tile has 1 to {MOST_CELLS_A_SIDE} cells a side, "
@@ -466,6 +470,7 @@ def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:
         raise ValueError(f"the raster {member.name!r}: {error}") from None
 
 
+# By the state, metadata that have been replaced are another entry of the cache.
 @lru_cache(maxsize=64)
 def stated_checksums(storage: Storage, name: str, state: State | None) -> NDArray[np.uint32] | None:
     """Return the checksums of an array's chunks listed in a store's metadata, or None."""

@@ -41,5 +41,7 @@ def map_at_once(storage: HasEtags, function: Callable[[U], T], items: Iterable[U
     if not storage.etags or len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(len(items), REQUESTS_AT_ONCE), "orograph-requests") as pool:
+        # Threads do not inherit context variables, such as the options of the storage. A context
+        # cannot be entered twice at a time, so each call gets a copy.
         futures = [pool.submit(copy_context().run, function, item) for item in items]
     return [future.result() for future in futures]

@@ -30,6 +30,7 @@ Part = bytes | NDArray[Any]
 
 TEMPORARY = ".tmp"
 _NOT_SYNCED = known_errors("EINVAL", "ENOTSUP")  # file systems that do without, for folders
+# Constants of Linux: paths are relative to the working directory, and two names are swapped.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -46,6 +47,8 @@ def create_file(path: Path, *parts: Part) -> None:
     """Write a file atomically, or raise FileExistsError if it exists."""
 
     def link(temporary: Path, path: Path) -> None:
+        # A rename would replace what has the name already; a hard link fails then. Where there are
+        # no links, the lock keeps others from taking the name between the look and the rename.
         taken = FileExistsError(errno.EEXIST, "it exists already", str(path))
         try:
             if make_link(temporary, path):
@@ -103,8 +106,10 @@ def new_files(path: Path, extensions: Sequence[str]) -> Iterator[Path]:
                     os.replace(before, kept)
                     restore.callback(os.replace, kept, before)
             main = path.suffix.lower()
+            # False sorts before True, so the main file is moved last.
             for part in sorted(written, key=lambda part: part.suffix == main):
                 os.replace(part, path if part.suffix == main else path.with_name(part.name))
+            # All new files have their names: the old ones are not put back.
             restore.pop_all()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -132,6 +137,8 @@ def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path
     """Write a temporary file next to ``path``, then call ``name`` to rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
+        # The content is not flushed to disk: most objects are caches, and for others `Storage.sync`
+        # is called before something is deleted because of them.
         with temporary.open("wb") as file:
             file.writelines(parts)
         name(temporary, path)
@@ -172,6 +179,7 @@ def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bo
     locks, the name is locked by `lock_file`.
     """
     try:
+        # Network file systems lock a file exclusively only if it is open for writing.
         file = os.open(path, READ | os.O_RDWR)
     except PermissionError:
         file = os.open(path, READ)
@@ -185,6 +193,8 @@ def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bo
             stack.close()  # Windows replaces no file that is open
             stack.enter_context(lock_file(path))
         try:
+            # Another process may have replaced the file while this one waited for the lock. Then
+            # the name leads to another version than the one that is locked.
             same = is_same(os.stat(path)) and (not by_system or is_same(os.fstat(file)))
         except FileNotFoundError:
             same = False

@@ -150,6 +150,8 @@ class LocalStorage:
         try:
             write()
         except FileNotFoundError:
+            # Most folders exist, so they are created only after a write has failed. If the root is
+            # missing, `mkdir` or the second write fails as well.
             folder = self.root
             for name in key.split("/")[:-1]:
                 folder = f"{folder}/{name}"
@@ -195,6 +197,7 @@ class LocalStorage:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.rename(path.with_name(hidden + uuid.uuid4().hex))
         with suppress(FileNotFoundError, NotADirectoryError):
+            # These are also the folders that calls before this one left when they were killed.
             found = [trash for trash in path.parent.iterdir() if trash.name.startswith(hidden)]
             trash = [one for one in found if is_token(one.name.removeprefix(hidden))]
             if trash:
@@ -264,6 +267,8 @@ class LocalStorage:
 
     def commit(self, staged: Storage, replace: bool = False, last: Any = None) -> None:
         source, target = local_path(staged), Path(self.root)
+        # Folders are flushed before the rename, so that after a power cut the new name does not
+        # lead to a folder that lacks files.
         for folder, _, names in os.walk(source):
             for name in filter(is_temporary, names):  # of writers that were killed
                 Path(folder, name).unlink(missing_ok=True)
@@ -274,10 +279,13 @@ class LocalStorage:
             return
         if not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
+        # Here readers find a whole store under the name at any time.
         if exchange(source, target):
             sync_file(target.parent)
             staged.delete_all()
             return
+        # Without an exchange there is no store of this name between two renames. After a kill
+        # there, the old one lies aside, whole, and the new one can be committed again.
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
         os.rename(target, aside)
         os.rename(source, target)
@@ -332,6 +340,7 @@ class _FileReader:
             rest = content.data[done:] if done else content.data
             return read_at(self._file, rest, offset + done)
 
+        # A read may return fewer bytes than were asked for, of a network file system for instance.
         while done < length:
             count = patiently(read, self._open_again)
             if count == 0:
@@ -365,6 +374,8 @@ def local_path(storage: Storage, argument: str | None = None) -> Path:
 
 
 def _state(status: os.stat_result) -> State:
+    # A file that replaces another has an inode of its own. The time tells it from an earlier file
+    # whose inode it has been given.
     return State(status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns))
 
 

@@ -155,6 +155,8 @@ def check_storage_options(options: object) -> StorageOptions:
                 f"storage_options: names are text, but one is of type {type(name).__name__}; write "
                 "{'region': 'eu-central-1'}"
             )
+        # obstore knows an option with and without its provider's prefix; here each has one name.
+        # boto3 calls the endpoint `endpoint_url`.
         plain = re.sub("^(aws|google|azure_storage|azure)_", "", name.lower())
         plain = {"endpoint_url": "endpoint"}.get(plain, plain)
         if plain not in _KNOWN:

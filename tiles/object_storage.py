@@ -63,6 +63,7 @@ LONGEST_ADDRESS = 700
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
 """Options of connections; HTTP without TLS is used only for endpoints that begin ``http://``."""
 _RETRIES: RetryConfig = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
+# Azure does not support ranges that are counted from the end of an object.
 _ANSWERS_NO_TAIL = {"az"}
 
 T = TypeVar("T")
@@ -119,8 +120,10 @@ def _errors(address: str, options: StorageOptions) -> Iterator[None]:
         raise FileExistsError(errno.EEXIST, "it exists already", address) from None
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, said(error), address) from None
+    # What a failed condition means is for the caller to say.
     except exceptions.PreconditionError:
         raise
+    # `check_conditions` takes ENOTSUP as a store without conditional puts.
     except (exceptions.NotSupportedError, NotImplementedError) as error:
         raise OSError(errno.ENOTSUP, said(error), address) from None
     except exceptions.BaseError as error:
@@ -229,6 +232,9 @@ class ObjectStorage:
         try:
             return read(self._path(_join(version, key)))
         except FileNotFoundError:
+            # A version that was read just now is current, so the object is missing. One that was
+            # seen earlier may have been replaced and deleted since: the commit is read again, and
+            # the object once more if the commit names another version.
             if not known or self._in_place:
                 raise
             _versions.pop(self, None)
@@ -253,6 +259,8 @@ class ObjectStorage:
                 return self._fetch(self._path(key))
             return None
 
+        # The version that was seen last is most likely still committed. Its metadata are read at
+        # the same time as the commit, and used only if the commit names it.
         known = _versions.get(self)
         keys = [GROUP, f"{known}/{GROUP}"] if known else [GROUP]
         commit, *found = map_at_once(self, read, keys)
@@ -374,6 +382,8 @@ class ObjectStorage:
             meta = head(self._store, path)
         if meta["e_tag"] != _etag(state):
             raise exceptions.PreconditionError(f"{path} has been replaced")
+        # The request compares the number that belongs to this ETag, so it fails as well if the
+        # object is replaced from here on.
         return {"e_tag": meta["e_tag"], "version": meta["version"]}
 
     def delete_if(self, key: str, state: State) -> bool:
@@ -390,6 +400,7 @@ class ObjectStorage:
         version = self._version()
         source = self._path(_join(version, key))
         with _errors(self._address(source), self.options):
+            # Copy first: a kill before the delete leaves both keys, and the move can be repeated.
             obstore.copy(self._store, source, self._path(_join(version, target)))
         self._delete([source])
 
@@ -408,6 +419,8 @@ class ObjectStorage:
     def _some_names(self, path: str) -> set[str]:
         """Return the names below a path; FileNotFoundError from a version that is gone."""
         found = self._names(path)
+        # A listing of what does not exist is empty and no error. The error makes `_reading` look
+        # for another commit.
         if not found and VERSION.search(path) and not self._in_place:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", self._address(path))
         return found
@@ -448,6 +461,7 @@ class ObjectStorage:
         """Delete objects, that of the path ``first`` before the others."""
         rest = [path for path in paths if path != first]
         leading = [first] if len(rest) < len(paths) else []
+        # More keys take several requests, which may be answered in any order.
         if len(paths) > KEYS_A_REQUEST:
             self._delete(leading)
             leading = []
@@ -488,6 +502,8 @@ class ObjectStorage:
             )
 
     def check_conditions(self, key: str) -> None:
+        # The object exists, so a server that heeds conditions refuses both to create it and to
+        # replace a version with an ETag that no object has.
         bucket = self._bucket, self.options
         if bucket in _heeding:
             return
@@ -504,6 +520,7 @@ class ObjectStorage:
             except OSError as error:
                 if error.errno != errno.ENOTSUP:
                     raise
+        # The object is of no use here, and a server that ignores a condition has emptied it.
         self.delete(key)
         raise InputError(
             f"{self.root}: this object store ignores the conditions If-None-Match and If-Match, by "
@@ -521,6 +538,8 @@ class ObjectStorage:
         def create() -> None:
             self._put(self._path(CLAIM), (), "create")
 
+        # The conditional create succeeds for one of several that claim a root at the same time.
+        # What else the listing finds was there before, and then the claim is withdrawn.
         found, _ = at_once(self, others, create)
         if any(not self._is_version("", name) for name in found):
             self._delete([self._path(CLAIM)])
@@ -550,6 +569,8 @@ class ObjectStorage:
         def objects(version: str) -> list[str]:
             return self._paths(self._path(version)) if version else []
 
+        # The version that was seen last is most likely the committed one: its objects are listed
+        # while the commit is read, and listed again if the commit names another.
         (state, version), names, found = at_once(
             self, read, partial(self._names, root), partial(objects, known)
         )
@@ -563,6 +584,8 @@ class ObjectStorage:
         if not replace and (seen.state is not None or self.exists()):
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         group, version = self._path(GROUP), str(staged).removeprefix(f"{self.root}/")
+        # A store that was not written below this root is copied. Nothing names the copy before the
+        # commit does, so a kill until then leaves the root as it was.
         if not VERSION.fullmatch(version):
             version = f"store-{uuid.uuid4().hex}"
             for key, _ in staged.objects():
@@ -584,6 +607,7 @@ class ObjectStorage:
 
     def delete_unfinished(self) -> None:
         path = self._path("")
+        # The commit is read anew: what it names by now must stay.
         version, names = at_once(self, partial(self._version, True), partial(self._names, path))
         others = [name for name in names if self._is_version("", name) and name != version]
         map_at_once(self, self._delete_named, others)
@@ -592,6 +616,7 @@ class ObjectStorage:
         """Delete everything below the root except the commit and the version that it names."""
         seen: _Commit = last
         version = self._version()
+        # `others` was listed before the commit, so the new version is among these names.
         names = [partial(self._delete_named, name) for name in seen.others - {version}]
         group = self._path(f"{seen.version}/{GROUP}")
         paths = [] if seen.version == version else seen.replaced
@@ -604,6 +629,7 @@ class ObjectStorage:
     def zarr_store(self) -> Any:
         from zarr.storage import MemoryStore
 
+        # zarr-python's store in memory works on any mutable mapping, so also on one of objects.
         return MemoryStore(_Buffers(self))
 
 
@@ -649,6 +675,7 @@ class _ObjectReader:
         for begin, content in self.held:
             if begin <= offset and offset + length <= begin + len(content):
                 return content[offset - begin :][:length]
+        # By If-Match all ranges come from one version, so a shard's index is that of its tiles.
         options: GetOptions = {"range": (offset, offset + length), "if_match": _etag(self.state)}
         try:
             with _errors(self.storage._address(self.path), self.storage.options):
@@ -664,6 +691,7 @@ class _ObjectReader:
     def only_tail(self, length: int) -> _ObjectReader | None:
         if len(self.kept) == self.state.size or len(self.kept) < length:
             return None
+        # The copy does not keep the rest of the tail in memory.
         return _ObjectReader(self.storage, self.path, self.state, self.kept[-length:].copy())
 
     def holding(self, ranges: Sequence[tuple[int, int]]) -> _ObjectReader:

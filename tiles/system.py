@@ -24,6 +24,7 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
+# Files with the limit of a control group, of version 2 and of version 1.
 _CONTROL_GROUPS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 """Flags to open a file for reading."""
@@ -136,6 +137,8 @@ def lock_file(path: Path) -> Iterator[None]:
             found = os.stat(lock)
         except FileNotFoundError:
             continue
+        # The age of a lock is the time for which this process has seen it unchanged. Times of files
+        # on a shared file system may be by another machine's clock.
         if seen is None or (found.st_ino, found.st_mtime_ns) != (seen.st_ino, seen.st_mtime_ns):
             seen, since = found, time.monotonic()
         elif time.monotonic() - since > SECONDS_OF_A_LOCK:

@@ -32,12 +32,15 @@ def border_cells(height: int, width: int, sides: Sides) -> Indices:
     """
     first = 1 if sides.north else 0
     last = height - 1 if sides.south else height
+    # Rows that lie along the north or south side are left out here, and added whole below. Of the
+    # other rows the ends are border cells; in a single column both ends are one cell.
     middle = np.arange(first, max(first, last), dtype=np.int64) * width
     columns = [c for c, there in ((0, sides.west), (width - 1, sides.east)) if there]
     parts = [(middle[:, None] + np.unique(np.array(columns, np.int64))).ravel()]
     row = np.arange(width, dtype=np.int64)
     if sides.north:
         parts.insert(0, row)
+    # A single row along both sides has been added already.
     if sides.south and not (sides.north and height == 1):
         parts.append((height - 1) * width + row)
     return np.concatenate(parts)
@@ -64,9 +67,13 @@ def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, li
     starts = np.cumsum(row_counts) - row_counts
     cells, positions = np.empty(row_counts.sum(), np.int64), []
     for child, count, left, row in zip(children, counts, lefts, rows, strict=True):
+        # Border cells of a child are numbered through all its rows. `ahead` moves those of each row
+        # to where the row begins in `cells`, after the cells of the western child.
         ahead = starts[row] + left + count - np.cumsum(count)
         position = np.arange(count.sum()) + np.repeat(ahead, count)
         corner = row.start * window.width + child.window.x - window.x
+        # From an index in the child's frame to one in the node's: the child's corner, and for each
+        # row the columns that the node has more.
         longer = np.arange(count.size) * (window.width - child.window.width) + corner
         cells[position] = border_cells(*child.window.shape, child.sides) + np.repeat(longer, count)
         positions.append(position)
@@ -118,6 +125,7 @@ def seam_edges(
         left = y * width + column - 1
         parts.append((left, EAST))
         if connectivity == 8:
+            # South-west edges begin in the column after the seam.
             parts += [(left[:-1], SOUTH_EAST), (left[:-1] + 1, SOUTH_WEST)]
     if row < height:
         x = np.arange(width, dtype=np.int64)
@@ -175,6 +183,8 @@ def join(
     for position, own in zip(positions, values, strict=True):
         joined[position] = own
     first, second, direction = seam_edges(*window.shape, split_of(children), connectivity)
+    # Ends of edges between children, and border cells of the node, are border cells of a child, so
+    # all are in `cells`, which is ascending.
     border, a, b = (
         np.searchsorted(cells, part)
         for part in (border_cells(*window.shape, place.sides), first, second)

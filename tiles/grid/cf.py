@@ -45,6 +45,8 @@ def georeference_of(array: xr.DataArray) -> Georeference:
     if y is None or x is None:
         y = x = None
         if given is not None and given != IDENTITY:
+            # rioxarray leaves coordinates out with parse_coordinates=False, and states the
+            # transform.
             placed = Georeference.from_geotransform(given, (array.shape[-2], array.shape[-1]))
             y, x = placed.y, placed.x
     # one that does not agree is stale: the array has been sliced or reprojected since
@@ -95,6 +97,8 @@ def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:
 
 def encoding_of_place(array: xr.DataArray) -> dict[str, str]:
     """Return the encoding of a DataArray's grid mapping, see `encoding_with`; else none."""
+    # xarray moves the attribute to the encoding when it decodes coordinates. Without either, the
+    # grid mapping may have one of the usual names.
     name = array.encoding.get("grid_mapping", array.attrs.get("grid_mapping", GRID_MAPPING))
     for candidate in (name, GRID_MAPPING, "crs"):
         if candidate in array.coords and array.coords[candidate].attrs:
@@ -138,12 +142,15 @@ def _agrees(
         return False
     for values, start, step in ((y, six[3], six[5]), (x, six[0], six[1])):
         for index in (0, values.size - 1):
+            # The transform is of cell corners, and coordinates are of centres. NaN does not agree.
             if not abs(start + (index + 0.5) * step - values[index]) <= 1e-3 * abs(step):
                 return False
     return True
 
 
 def _crs_of(array: xr.DataArray, attributes: dict[str, Any]) -> str | None:
+    # `crs_wkt` is of CF, `spatial_ref` of GDAL and rioxarray. Files with neither may state the
+    # parameters of a projection by the attributes of CF.
     for key in ("crs_wkt", "spatial_ref"):
         if attributes.get(key):
             return str(attributes[key])

@@ -51,6 +51,8 @@ def parse_crs(given: CRSLike, what: str) -> CRS:
 
     with report_crs_error(what):
         crs = CRS.from_user_input(given)
+    # A bound CRS carries a transformation to another datum. In a compound CRS the horizontal part
+    # comes before the vertical one.
     if crs.is_bound and crs.source_crs is not None:
         crs = crs.source_crs
     if crs.is_compound:
@@ -127,6 +129,7 @@ def reproject(
             f"{name}: {source.name} cannot be brought to {whose}{target.name} ({error}); "
             "reproject them yourself, and pass bare coordinates (x, y)"
         ) from None
+    # PROJ gives infinite coordinates to a point outside the domain of the projection.
     lost = ~np.isfinite(moved).all(axis=1)
     if lost.any():
         at = int(lost.argmax())

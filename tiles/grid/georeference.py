@@ -145,6 +145,7 @@ class Georeference:
                 return None
             steps.append(step)
         dy, dx = steps
+        # Coordinates are those of centres; a transform begins at the corner of the first cell.
         return float(self.x[0]) - dx / 2, dx, 0.0, float(self.y[0]) - dy / 2, 0.0, dy
 
     @property
@@ -165,6 +166,7 @@ class Georeference:
         if self.geotransform == IDENTITY and self.crs_wkt is None:
             return Orientation(south, east)
         if self.geotransform is not None:
+            # The height of a cell is negative in GDAL's order if rows run south.
             south, east = -int(np.sign(self.geotransform[5])), int(np.sign(self.geotransform[1]))
         elif self.y is not None and self.x is not None:
             south = -1 if self.y[0] < self.y[-1] else 1
@@ -218,6 +220,8 @@ class Georeference:
         turn = np.zeros(len(low))
         if self.x is None or not self.in_degrees:
             return turn
+        # The grid ends half a cell beyond the outer centres; cells of an irregular grid are taken
+        # to be as wide as its widest step.
         half = (self.side_lengths or (0.0, float(np.abs(np.diff(self.x)).max())))[1] / 2
         left, right = float(self.x.min()) - half, float(self.x.max()) + half
         outside = (high < left) | (low > right)
@@ -252,6 +256,7 @@ class Georeference:
                 attributes = dict(parse_wkt(self.crs_wkt).to_cf())
             except KeyError:  # CF has no name for the projection
                 attributes = {}
+            # GDAL reads `spatial_ref`, programs that follow CF read `crs_wkt`.
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
         six = self._stated
         if six is not None:
@@ -346,6 +351,8 @@ def parse_wkt(text: str) -> CRS:
 def _axes_of_netcdf(dataset: DatasetReader) -> tuple[dict[str, str], dict[str, str]]:
     """Return the attributes of coordinates, if they are those of a NetCDF file: their units."""
     tags = dataset.tags() if dataset.driver == "netCDF" else {}
+    # GDAL names the attributes of a NetCDF file's variables `variable#attribute`. Coordinates of
+    # projected grids are known by their standard names, others are called y and x.
     named = {
         value: key.removesuffix("#standard_name")
         for key, value in tags.items()
@@ -368,6 +375,7 @@ def _check_axis(name: str, values: NDArray[np.float64]) -> None:
         raise InputError(f"coordinate {name}[{at}] is {values[at]}; coordinates must be finite")
     steps = np.diff(values)
     if steps.size and not ((steps > 0).all() or (steps < 0).all()):
+        # The message names the first repeated coordinate, or else the first that turns back.
         sign = steps[0] > 0
         at = int(np.argmax((steps > 0) != sign)) if steps[0] != 0 else 0
         at = at if (steps != 0).all() else int(np.argmax(steps == 0))

@@ -76,6 +76,7 @@ def step_lengths(
         if not slopes_only:
             warn_of_web_mercator(place)
         return _planar(*size)
+    # A coordinate may lie beyond the pole by rounding.
     beyond = np.abs(place.y) > 90 + 1e-3 * size[0]
     if beyond.any():
         at = int(beyond.argmax())
@@ -113,6 +114,8 @@ def _geodesic(
     # rows from north to south, so that the bits do not depend on which of two rows comes first
     turned = y.size > 1 and y[0] < y[1]
     rows, step = (y[::-1], -dy) if turned else (y, -dy if y.size > 1 else dy)
+    # A step between rows is kept at the later one. So steps that lead out of the grid, from its
+    # last two rows, need two rows more.
     latitudes = np.concatenate([rows, [rows[-1] + step, rows[-1] + 2 * step]]).clip(-90, 90)
     before, two_before = latitudes - step, latitudes - 2 * step
 

@@ -58,6 +58,7 @@ class Orientation(NamedTuple):
         y, x = np.divmod(cells, shape[1])
         y = y if self.south > 0 else shape[0] - 1 - y
         x = x if self.east > 0 else shape[1] - 1 - x
+        # Negative indices stand for no cell.
         return np.where(np.less(cells, 0), cells, y * shape[1] + x)
 
     def order(self, steps: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:

@@ -115,6 +115,7 @@ class Quadtree:
     def root(self) -> Node:
         """Node that covers the whole grid."""
         tiles = max(-(-self.shape[0] // self.tile), -(-self.shape[1] // self.tile))
+        # The least level at which a node spans all tiles: the binary logarithm, rounded up.
         return Node((tiles - 1).bit_length(), 0)
 
     def window(self, node: Node) -> Window:

@@ -23,6 +23,7 @@ class LengthUnit(NamedTuple):
 
 METRE = LengthUnit("m", 1.0)
 _FOOT = LengthUnit("ft", 0.3048)
+# In the United States a survey foot was defined as 1200/3937 of a metre.
 _SURVEY_FOOT = LengthUnit("us-ft", 1200 / 3937)
 _SPELLINGS = {
     METRE: "m metre meter metres meters",
@@ -97,6 +98,7 @@ def in_unit_of_coordinates(wkt: str, axes: tuple[Mapping[str, Any], Mapping[str,
     length = {"type": "LinearUnit", "name": unit.name, "conversion_factor": unit.metres}
     for axis in definition["coordinate_system"]["axis"]:
         axis["unit"] = length
+    # With another unit it is no longer the CRS of that EPSG code.
     definition.pop("id", None)
     if unit_of_crs(crs).metres == 1:
         definition["remarks"] = _OF_METRES

@@ -55,6 +55,7 @@ class DLPackArray(Protocol):
 
 def is_cupy(cells: object) -> bool:
     """Return whether an array is a CuPy array, or a Dask array of such."""
+    # `_meta` of a Dask array is an empty array of the type of its chunks.
     return type(getattr(cells, "_meta", cells)).__module__.partition(".")[0] == "cupy"
 
 
@@ -84,6 +85,7 @@ def from_elsewhere(cells: object) -> NDArray[Any]:
             return np.from_dlpack(cells)
         except (BufferError, RuntimeError, TypeError) as error:
             reason = str(error)
+        # The memory of a device cannot be shared, but the library may copy it.
         with suppress(BufferError, RuntimeError, TypeError):
             return np.from_dlpack(cells, device="cpu", copy=True)
     raise InputError(
@@ -178,6 +180,8 @@ class BlockCache:
     def get(self, block: Window, compute: Callable[[Window], NDArray[Any]]) -> NDArray[Any]:
         """Return the cells of a block, which must not be changed; compute them if necessary."""
         with self._lock:
+            # A lock for each block: threads that need the same one wait until it is computed, and
+            # others compute theirs meanwhile. The lock of the cache is held only for a look.
             at_work = self._at_work.setdefault(block, Lock())
         with at_work:
             with self._lock:
@@ -220,6 +224,7 @@ class LazyRaster(_RasterOf["xr.Variable"]):
         if not self.cells.chunks:
             return self.convert(self.cells[window.slices].data)
         blocks = list(self._blocks_in(window))
+        # A block that the cache cannot hold is not computed whole.
         if max(block.size for block in blocks) * self.bytes_per_cell > LIMIT_BYTES:
             return self._compute(window)
         cells = empty(window.shape, self.dtype)

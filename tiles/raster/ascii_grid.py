@@ -96,10 +96,12 @@ def _has_numbers(path: str, pattern: re.Pattern[bytes]) -> bool:
             more = file.read(2**20)
             if not more:
                 return False
+            # The end of a part is searched again, since it may cut a number in two.
             text = text[-_LONGEST_NUMBER:] + more
         return True
 
 
+# Keys of a header: of ESRI in the first line, of GRASS in the second.
 _KEY = re.compile(
     rb"\s*(ncols|nrows|[xy]llcorner|[xy]llcenter|cellsize|dx|dy|nodata_value|nodata"
     rb"|north|south|east|west|rows|cols|null|type|multiplier|proj|zone)\b\s*:?\s*(\S+)",
@@ -112,6 +114,8 @@ _NUMBER = (
     rb"(?:[-+]?+(?:[0-9]++[.,]?+[0-9]*+|[.,][0-9]++)(?:[eE][-+]?+[0-9]++)?+"
     rb"|[-+]?+(?i:nan|inf|infinity|1\.#(?:qnan|snan|ind|inf))|null)(?!\S)"
 )
+# Possessive quantifiers: text that does not match is not tried again in other ways, which would
+# take very long in a large file.
 _ONE_NUMBER = re.compile(_NUMBER)
 _NUMBERS = re.compile(rb"(?:\s*+" + _NUMBER + rb")*+\s*+")
 _SPACES = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
@@ -177,6 +181,7 @@ def check_ascii_grid(path: str, shape: tuple[int, int] | None = None) -> None:
                     "file, with its NODATA_value (GRASS: null) where the height is unknown"
                 )
             blank = _SPACES[np.frombuffer(whole, np.uint8)]
+            # A number begins after a blank, and at the start of a part, which was cut at a blank.
             begins = ~blank & np.concatenate([[True], blank[:-1]])
             if count + int(begins.sum()) > rows * columns:
                 extra = np.flatnonzero(begins)[rows * columns - count]

@@ -105,6 +105,7 @@ class FileRaster:
             self.block: tuple[int, int] = dataset.block_shapes[at]
             self.attrs: Mapping[str, Any] = _attributes(dataset, at)
             self.shared_attrs: Mapping[str, Any] = attributes_of(dataset.tags())
+            # GDAL lists sidecar files too, such as .tfw and .aux.xml, which change what is read.
             self.files = tuple(dataset.files) or (self.path,)
             self.georeference  # noqa: B018  (raises for a rotated transform)
             name = dataset.tags(self.band).get(NAME, "")
@@ -207,6 +208,7 @@ def _nodata(dataset: DatasetReader, at: int) -> int | float | None:
     import rasterio.shutil
     from rasterio.io import MemoryFile
 
+    # In a VRT of the dataset, which GDAL writes as XML, the value is text with all its digits.
     with MemoryFile(ext=".vrt") as described:
         rasterio.shutil.copy(dataset, described.name, driver="VRT")
         bands = ElementTree.fromstring(described.read()).findall("VRTRasterBand")
@@ -248,6 +250,8 @@ def _open_cached(path: str) -> Any:
     """Return a file's dataset, opened once for each process and thread."""
     stat = os.stat(path) if os.path.exists(path) else None
     version = (os.getpid(), stat and (stat.st_ino, stat.st_mtime_ns))
+    # A dataset of GDAL must not be used by two threads at a time, or by a forked process. A file
+    # that has been replaced is opened again.
     cache: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("cache", {})
     if path in cache and cache[path][0] == version:
         return cache[path][1]

@@ -134,6 +134,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
             "ask for them; pass it as it was before .persist(), or write it with .to_zarr(...) and "
             "pass the path"
         )
+    # xarray counts only arrays of NumPy as being in memory.
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
         on_gpu = is_cupy(source.data)

@@ -65,6 +65,7 @@ def snapshot_of(source: Any) -> str:
 def folder_of(source: object) -> str | None:
     """Return the folder that an object of zarr-python reads; None if it reads no files."""
     store = getattr(source, "store", source)
+    # Of zarr's stores only the one of local files has a path as its root.
     root = getattr(store, "root", None)
     if not isinstance(root, os.PathLike):
         return None

@@ -74,6 +74,8 @@ class LayerRaster:
         start, stop = start.clip(window.x, right) - window.x, stop.clip(window.x, right) - window.x
         count = stop - start
         before = np.cumsum(count) - count
+        # Spans are written as single cells: `at` is where a span begins in the window, less the
+        # cells of all spans before it, which `np.arange` below counts too.
         at = (row - window.y) * window.width + start - before
         # of equal places the last is kept: the least label
         cells.ravel()[np.repeat(at, count) + np.arange(int(count.sum()))] = np.repeat(

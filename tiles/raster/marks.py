@@ -24,6 +24,7 @@ MOST = 2**24
 FEWEST, GREATEST = 16, 30_000
 """Number of other values needed, and the greatest height or depth on Earth, also in feet."""
 _NINES = re.compile(r"-9{3,}(\.9+)?")
+# Least values of the types of cells, the next ones, and round numbers that files of floats use.
 _LOWEST = {-32768.0, -32767.0, -2147483648.0, -2147483647.0, -1e30, -1e32, -1e35, -1e38}
 _LOWEST |= {float(np.finfo(kind).min) for kind in (np.float32, np.float64)}
 
@@ -56,6 +57,7 @@ def marks_all(
     count = 0
     for window in _windows(raster.shape, raster.tile or SIDE):
         found = marked(raster.read(window), raster.nodata)
+        # Where all cells are marked, the ground need not be read.
         if found.all():
             count += found.size
             continue
@@ -86,6 +88,8 @@ class LeastValues:
         self._size += cells.size
         if not cells.size or np.isnan(least := float(np.fmin.reduce(cells, axis=None))):
             return
+        # Each block may have another least value. Only those that may stand for nodata are set
+        # apart.
         if least in _LOWEST or _NINES.fullmatch(f"{least:.10g}"):
             others = cells[cells > least]
             self._counts[least] += int(np.count_nonzero(cells == least))
@@ -101,6 +105,7 @@ class LeastValues:
         """Warn if the least value stands for nodata, as `warn_of_nodata` describes."""
         if not self._counts or len(self._others) < FEWEST:
             return
+        # Of values that were set apart only the least of all may be nodata; others count as cells.
         least, *more = sorted(self._counts)
         low = min(self._least, *more, np.inf)
         high = max(self._greatest, *more, -np.inf)

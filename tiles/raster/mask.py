@@ -97,6 +97,7 @@ def decode(raster: Raster, window: Window, target: CellTarget) -> bool:
     """
     if isinstance(raster, StoreRaster):
         return raster.decode(window, target)
+    # Not of subclasses, which compute other values than a mask, or of several rasters.
     if type(raster) is MaskRaster:
         return decode(raster.raster, window, target.passable(raster.raster.nodata))
     return False

@@ -64,6 +64,7 @@ def as_points(points: PointsLike, name: str, place: Georeference) -> Coordinates
     layer = read_layer(points, name)
     if layer is not None:
         return _points_of(layer.on_grid(place, name), name)
+    # A DataArray may have coordinates x and y too: its values are the points.
     if hasattr(points, "x") and hasattr(points, "y") and not hasattr(points, "dims"):
         given: object = np.stack([np.atleast_1d(points.x), np.atleast_1d(points.y)], axis=1)
     elif isinstance(points, Sequence) and points and hasattr(points[0], "x"):
@@ -203,6 +204,8 @@ def _nearest(values: Coordinates, axis: Coordinates | None, length: int, side: f
         return np.where(np.abs(values - centres[0]) <= side / 2, 0, -1).astype(np.int64)
     descending = centres[0] > centres[-1]
     ascending = centres[::-1] if descending else centres
+    # Cells end halfway between centres. A point on the edge of two cells belongs to the one of
+    # larger coordinates, whichever way the axis runs.
     middles = (ascending[1:] + ascending[:-1]) / 2
     index = np.searchsorted(middles, values, side="right").astype(np.int64)
     low, high = _edges(ascending)

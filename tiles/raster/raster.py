@@ -201,6 +201,7 @@ def _open_zarr(source: Any, band: int | None, nodata: float | None, variable: st
     folder = folder_of(source)
     if folder is not None and is_store(folder):
         return StoreRaster(folder, variable, nodata=nodata)
+    # An array's folder lies in that of its store, and has its name.
     if folder is not None and variable is None and is_store(os.path.dirname(folder)):
         return StoreRaster(os.path.dirname(folder), os.path.basename(folder), nodata=nodata)
     opened = open_zarr(source, variable)
@@ -218,6 +219,7 @@ def _open_zarr(source: Any, band: int | None, nodata: float | None, variable: st
 
 
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+    # In an object store the extension tells files, which GDAL reads, from stores.
     of_file = Path(path).suffix.lower() in FILE_EXTENSIONS and is_object_address(path)
     if of_file and given_storage_options().items:
         raise InputError(
@@ -292,6 +294,7 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
     place: Any = path
     options: dict[str, Any] = {}
     if is_object_address(path) and Path(path).suffix.lower() in STORE and find_spec("obstore"):
+        # Through a storage of ours, which has the options of the call.
         place, options = open_storage(path).zarr_store(), {"engine": "zarr"}
 
     def load(mask_and_scale: bool) -> xr.Dataset:

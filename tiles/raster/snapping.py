@@ -131,6 +131,7 @@ def nearest_valid(
     rows, columns = rows.copy(), columns.copy()
     lost = []
     side = raster.tile or READ_SIDE
+    # Sorted by tile, so that each tile is read once.
     order = np.lexsort((columns // side, rows // side))
     tile, around = (_ValidityCache(raster) for _ in range(2))
     for i in order[~_are_valid(rows[order], columns[order], side, tile)].tolist():
@@ -175,6 +176,8 @@ def nearest_of(
 
     Of equally near ones the northernmost, and of these the westernmost.
     """
+    # How far south and east each cell is on the compass. lexsort takes the last key first: the
+    # distance, then the row, then the column.
     off = (cells - cell) * place.orientation
     far = (off**2).sum(axis=1) if snap.cells is not None else _distances(cells, cell, place)
     nearest: Indices = cells[np.lexsort((*off.T[::-1], far))[0]]
@@ -228,6 +231,7 @@ def _sides(row: int, raster: Raster, snap: SnapRadius) -> tuple[int, int]:
     if place.in_degrees:
         # shorter than any degree of a meridian, so that the bounds are not too small
         degree = 0.99 * math.radians(1) * _ellipsoid(place).b
+        # A degree of longitude is shortest where the radius reaches farthest from the equator.
         farthest = min(abs(float(axes[0][row])) + metres / degree, 90.0)
         high, wide = sides[0] * degree, sides[1] * degree * math.cos(math.radians(farthest))
     least = metres / max(raster.shape)  # at the most all rows or columns
@@ -240,6 +244,7 @@ def _are_valid(
     """Return whether cells are valid; they are in the order of their tiles."""
     found = np.zeros(rows.size, np.bool_)
     corner = np.stack([rows, columns]) // side * side
+    # Runs of cells in the same tile.
     begins = np.flatnonzero(np.append(True, (np.diff(corner) != 0).any(axis=0))[: rows.size])
     for begin, end in pairwise([*begins.tolist(), rows.size]):
         y, x = corner[:, begin].tolist()

@@ -82,4 +82,5 @@ def colour_table(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[in
     for number, value in enumerate(values.tolist()):
         red, green, blue = colorsys.hsv_to_rgb(number / values.size, 0.6, 0.9)
         table[value] = (round(255 * red), round(255 * green), round(255 * blue), 255)
+    # A class beyond 0 to 255 has made the table longer.
     return table if len(table) == 256 else None

@@ -29,6 +29,7 @@ def version_of(raster: Raster, known: Version | None = None) -> Version | None:
         return None
     if isinstance(raster, StoreRaster):
         objects = list(raster.storage.objects())
+        # The store has been replaced since it was opened: the version is that of what is there now.
         if not raster.is_as_opened(objects):
             raster = raster.again()
             objects = list(raster.storage.objects())
@@ -52,6 +53,7 @@ def refuse_changed(
         It names the first of them.
     """
     for old, new in zip(before, after, strict=True):
+        # Without the states, which differ for a copy of the same content.
         if new is not None and (old is None or old[:2] != new[:2]):
             raise RunError(
                 f"the input {new.name} has changed while it was read, so that a result would be "

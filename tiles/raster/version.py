@@ -37,6 +37,7 @@ def absolute(path: str) -> str:
     if not (colon and driver.isidentifier()):
         return os.path.abspath(path)
     parts = []
+    # A colon before a slash is that of a URL or a Windows drive.
     for part in re.split(r":(?![/\\])", rest):
         file = part.strip('"')
         parts.append(f'"{os.path.abspath(file)}"' if os.path.exists(file) else part)
@@ -70,6 +71,8 @@ def _remote_address(path: str) -> str | None:
     found = re.search(r'(?:^|["/{]|[?&]url=)((?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^"}]*)', path)
     if found is not None and not os.path.exists(path):
         address = found[1]
+        # Of a chain such as /vsizip//vsicurl/https://host/dem.zip/dem.tif the remote file is the
+        # archive.
         archive = _ARCHIVE.match(address) if path.startswith("/vsi") else None
         return archive[0] if archive and not path.startswith("/vsicurl/") else address
     for name, scheme in _SCHEMES.items():
@@ -83,6 +86,7 @@ def _remote_address(path: str) -> str | None:
 def _local_file(path: str) -> str | None:
     """Return the local file that a path reads, such as the archive of a ``/vsizip/`` path."""
     path = path.removeprefix("file://")
+    # Each /vsi name stands before the path that it reads, so chains lose all of them.
     while path.startswith("/vsi"):
         path = path.partition("/vsi")[2].partition("/")[2]
     parts = Path(path)
@@ -118,6 +122,7 @@ def _remote_versions(url: str) -> list[tuple[Any, ...]] | None:
 
     try:
         system, root = fsspec.core.url_to_fs(url)
+        # fsspec caches listings, which would hide a change.
         system.invalidate_cache()
         objects = {root: system.info(root)}
         if objects[root].get("type") == "directory":

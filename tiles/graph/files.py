@@ -101,6 +101,7 @@ def read_matrix_market(path: Path) -> EdgeList:
     A symmetric matrix is an undirected graph, a general one a directed graph; entries of a pattern
     weigh 1.
     """
+    # The first line states the kind of matrix, though it begins with % as a comment does.
     first, blocks = split_first(read_blocks(path), lambda text: True)
     head = [] if first is None else first.text.lower().split()
     if len(head) != 5 or head[:3] != ["%%matrixmarket", "matrix", "coordinate"]:
@@ -166,6 +167,7 @@ def _check_count(path: Path, head: int, expected: int, found: Numbers, what: str
 def _vertices(path: Path, found: Numbers, n: int) -> tuple[Array, Array]:
     """Return tails and heads of edges, counted from 0; refuse numbers out of range."""
     ends = found.table[:, :2]
+    # Numbers of vertices are floats if a weight of the file is one.
     wrong = np.flatnonzero(((ends < 1) | (ends > n) | (ends != np.floor(ends))).any(axis=1))
     if wrong.size:
         row = int(wrong[0])

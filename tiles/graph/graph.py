@@ -164,6 +164,7 @@ class Graph:
         if self.arc_count == 0:
             return 0, 0, 0.0
         found = []
+        # Weights of a stored graph are read in pieces, since all may not fit into memory.
         for begin in range(0, self.arc_count, WEIGHTS_AT_ONCE):
             weight = np.asarray(self.arrays["weight"][begin : begin + WEIGHTS_AT_ONCE])
             found.append((weight.min().item(), weight.max().item(), weight.sum(dtype=np.float64)))
@@ -209,6 +210,7 @@ class Graph:
         InputError
             If an id is not a vertex of the graph.
         """
+        # A tuple may be the id of one vertex, or a list of ids: it is an id if the graph has it.
         one = self._place(ids) is not None or _is_scalar(ids)
         listed: list[object] = [ids] if one else list(cast("Iterable[Hashable]", ids))
         if not listed:
@@ -229,6 +231,7 @@ class Graph:
         """Return the index of a vertex id in the source, or None if there is no such id."""
         if isinstance(label, np.generic):
             label = label.item()
+        # True is equal to 1, and would be taken for that id.
         if isinstance(label, bool) or not isinstance(label, Hashable):
             return None
         if self._numbers is not None:
@@ -267,10 +270,14 @@ class Graph:
         if not self.directed or "edge_both_ways" in self.arrays:
             return None
         (_, indices, weight), order = self.rows, self._by_head
+        # If every arc has a reverse of its weight, the arcs sorted by tail and those sorted by head
+        # are one list, with the two ends exchanged.
         different = (indices != self.tails[order]) | (weight != weight[order])
         different |= self.tails != indices[order]
         if not different.any():
             return None
+        # Otherwise arcs are counted by tail, head and weight, as parallel edges may be alike. An
+        # arc lacks a reverse if there are more of its kind than of the kind the other way.
         _, rank = np.unique(weight, return_inverse=True)
         there, back = (self.tails, indices, rank), (indices, self.tails, rank)
         arcs = np.concatenate([np.stack(ends, 1) for ends in (there, back)]).astype(np.int64)
@@ -402,9 +409,11 @@ def make_graph(
     first, second = stored[tail], stored[head]
     edge = np.arange(m)
     if not directed:
+        # A loop needs no second arc.
         back = np.flatnonzero(first != second)
         first, second = np.append(first, second[back]), np.append(second, first[back])
         weight, edge = np.append(weight, weight[back]), np.append(edge, edge[back])
+    # By tail, then head, and parallel arcs by weight, on which `incoming` relies.
     order = np.lexsort((weight, second, first))
     indptr = _starts(first, n)
     arrays = {
@@ -431,6 +440,7 @@ def _checked_weights(weight: Array, tail: Integers, head: Integers, ids: Array) 
     else:
         wrong = np.flatnonzero((weight >= MOST_WEIGHT) | (weight <= -MOST_WEIGHT))
         bound = "between -2**59 and 2**59 in integers; pass floats, or a larger unit"
+        # By Python's integers: the absolute value of the least int64 is beyond int64.
         small = not weight.size or max(abs(int(weight.min())), int(weight.max())) < 2**31
         kept = weight.astype(np.int32 if small else np.int64)
     if wrong.size:
@@ -447,6 +457,7 @@ def _part_bounds(indptr: Array, parts: int) -> tuple[int, ...]:
     n = indptr.size - 1
     if isinstance(parts, bool) or not isinstance(parts, Integral) or not 1 <= parts <= max(n, 1):
         raise InputError(f"parts: {parts!r}; it must be a whole number, 1 to {n}, the vertices")
+    # `indptr` counts the arcs before each vertex, so a bound is where it reaches the part's share.
     shares = np.arange(1, parts) * (int(indptr[-1]) / parts)
     inner: Sequence[int] = np.searchsorted(indptr, shares).tolist()
     bounds = [0]

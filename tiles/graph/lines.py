@@ -64,6 +64,7 @@ def read_blocks(path: Path) -> Blocks:
             while text := file.read(BLOCK):
                 size += len(text)
                 lines = (rest + text).split("\n")
+                # The last line may go on in the next block.
                 rest = lines.pop()
                 yield Block(first, lines)
                 first += len(lines)
@@ -133,6 +134,7 @@ def read_numbers(
         rounded = rounded or _first_rounded(kept, table)
         tables.append(table)
         numbers.append(np.array(where) + first)
+        # One line too many is enough for the caller to refuse the file.
         if sum(len(part) for part in numbers) > most:
             break
     if rounded is not None and any(table.dtype.kind == "f" for table in tables):
@@ -147,6 +149,8 @@ def read_numbers(
 def _numbers_of(path: Path, lines: list[Line], letter: str, columns: Sequence[str]) -> Array:
     """Parse some lines into an array: int64 if all numbers are whole, else float64."""
     texts = [line.text for line in lines]
+    # int64 keeps whole numbers exactly; float64 is for lines with a number that is not whole, or is
+    # too large.
     for dtype in (np.int64, np.float64):
         try:
             table: Array = np.loadtxt(texts, dtype, comments=None, ndmin=2)
@@ -154,6 +158,7 @@ def _numbers_of(path: Path, lines: list[Line], letter: str, columns: Sequence[st
             continue
         if table.shape == (len(lines), len(columns)):
             return table
+    # NumPy has refused the lines as a whole. One by one, the first that is wrong can be named.
     for line in lines:
         words = line.text.split()
         if len(words) != len(columns) or not all(map(_is_number, words)):

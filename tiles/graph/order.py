@@ -35,6 +35,7 @@ def storage_order(
 
     ones = np.ones(tail.size, bool)  # parallel edges are one, however many
     links = sparse.csr_matrix((ones, (tail.astype(np.int32), head.astype(np.int32))), (n, n))
+    # Directions do not matter for the order, and `symmetric_mode` takes the matrix as symmetric.
     both: Any = links + links.T
     return np.asarray(reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
 
@@ -47,6 +48,7 @@ def z_order(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     >>> z_order(np.array([0.0, 1.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0])).argsort().tolist()
     [0, 2, 1, 3]
     """
+    # Both axes have one scale, so that a range of codes is a compact area.
     side = max(float(np.ptp(x)), float(np.ptp(y))) if x.size else 0.0
     scale = (2**31 - 1) / side if side else 0.0
     columns, rows = (((values - values.min()) * scale).astype(np.uint64) for values in (x, y))
@@ -55,6 +57,7 @@ def z_order(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 def _spread(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Spread the 32 bits of each number, inserting a zero before each bit."""
+    # In each step the upper half of each group of bits moves up by half the group's length.
     for shift, mask in (
         (16, 0x0000FFFF0000FFFF),
         (8, 0x00FF00FF00FF00FF),

@@ -79,6 +79,7 @@ def write_graph(graph: Graph, place: Location, takeover: bool = False) -> Graph:
         "labels": labels,
     }
     with staged_store(final, takeover=takeover) as staged:
+        # A store has a grid. That of a graph has one cell and no raster; the graph is its table.
         create_store(staged, (1, 1), Layout(1, 1), (), Georeference(), {KEY: about})
         add_table(staged, {name: ((lengths[name],), [values]) for name, values in arrays.items()})
     return open_graph(final)
@@ -132,6 +133,7 @@ def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, Arr
     if missing:
         raise ValueError(f"it has no {sorted(missing)[0]}")
     arcs = columns["indices"].shape
+    # An edge has one arc at least.
     if not 0 <= field(about, "edges", int) <= max(arcs):
         raise ValueError(f"edges is {about['edges']}, of {max(arcs)} arcs")
     expected = {"arc": arcs, "vertex": (bounds[-1],), "start": (bounds[-1] + 1,)}
@@ -148,6 +150,7 @@ def _as_bytes(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Encode vertex labels as JSON in a byte array."""
     listed = labels.tolist()
     text = json.dumps(listed, default=str)
+    # A label that JSON changes, or that `str` has replaced, could not be looked up again.
     if _from_json(text) != listed:
         wrong = next(a for a, b in zip(listed, _from_json(text), strict=True) if a != b)
         raise InputError(
@@ -159,6 +162,7 @@ def _as_bytes(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 def _from_bytes(data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
     listed = _from_json(data.tobytes().decode())
+    # From a list of tuples `np.array` would make a table.
     labels = np.empty(len(listed), object)
     labels[:] = listed
     return labels

@@ -105,6 +105,7 @@ def from_table(table: Table) -> Edges:
             "'source' and 'target', and that of the weight 'weight'"
         )
     weights = [name for name in WEIGHT_NAMES if name in columns]
+    # pandas allows several columns of one name, and gives a table for it.
     twice = next((name for name in (*pair, *weights[:1]) if columns.count(name) > 1), None)
     if twice is not None:
         raise InputError(
@@ -114,6 +115,7 @@ def from_table(table: Table) -> Edges:
         raise InputError("source: the table has no rows; a graph has one vertex at least")
     labels = [np.asarray(table[name]) for name in pair]
     for name, column in zip(pair, labels, strict=True):
+        # NaN is the value that is not equal to itself.
         missing = np.flatnonzero([value is None or value != value for value in column.tolist()])
         if missing.size or column.dtype.kind == "f":
             row = int(missing[0]) if missing.size else 0
@@ -165,6 +167,7 @@ def from_networkx(graph: NetworkXGraph) -> Edges:
                 f"source: edge {u} to {v} has no {name!r}, and others have one; give it one"
             )
         weights.append(1 if name is None else data[name])
+    # From labels that are tuples `np.array` would make a table.
     ids = np.empty(len(nodes), object)
     ids[:] = list(nodes)
     if nodes and all(isinstance(label, int) for label in nodes):
@@ -175,6 +178,7 @@ def from_networkx(graph: NetworkXGraph) -> Edges:
         x, y = (np.array([data[axis] for data in nodes.values()], np.float64) for axis in "xy")
         coordinates = x, y
     weight = np.array(weights) if weights else np.empty(0, np.int32)
+    # NumPy has converted all weights to float64 if one is a float.
     if weight.dtype.kind == "f":
         for (u, v, _), given in zip(edges, weights, strict=True):
             if isinstance(given, Integral) and float(given) != given:

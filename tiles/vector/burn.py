@@ -105,6 +105,7 @@ def _refuse_lost(
 def cell_space(points: Reals, place: Georeference, name: str) -> Reals:
     """Convert map points (x, y) to fractional (column, row); integers are cell corners."""
     if place.x is None:
+        # Without coordinates whole numbers are the centres of cells.
         return points + 0.5
     across = place.transform
     if across is None:
@@ -125,6 +126,7 @@ def _turned(
     every, numbers = [geometries], [np.arange(len(geometries))]
     if place.in_degrees and place.transform is not None:
         low, _, high, _ = bounds(geometries).T
+        # Columns in a turn of 360 degrees.
         around = abs(360 / place.transform.a)
         for by in (around, -around):
             (again,) = np.nonzero((low + by < shape[1]) & (high + by > 0))
@@ -138,6 +140,7 @@ def simple_parts(geometries: Geometries) -> tuple[Geometries, Indices]:
     from shapely import get_parts, get_type_id
 
     parts, number = get_parts(geometries, return_index=True)
+    # Shapely's types up to 3 are point, line, ring and polygon.
     while (get_type_id(parts) > 3).any():  # collections may hold collections
         parts, of = get_parts(parts, return_index=True)
         number = number[of]
@@ -155,6 +158,8 @@ def _cells(column: Indices, row: Indices, number: Indices, shape: tuple[int, int
 def _floor(values: Reals, length: int) -> Indices:
     """Return the index of the cell that contains each value along an axis."""
     cells = np.floor(values)
+    # The far edge of the grid belongs to its last cell. Cells outside become -1 or `length`, which
+    # `_cells` leaves out.
     return np.where(values == length, length - 1, cells.clip(-1, length)).astype(np.int64)
 
 
@@ -176,12 +181,15 @@ def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
     same = line[1:] == line[:-1]
     start, end = points[:-1][same], points[1:][same]
     segment, share = _crossings(start, end)
+    # Between two crossings a segment stays in one cell, which is that of the point halfway.
     middle = (share[1:] + share[:-1]) / 2
     within = segment[1:] == segment[:-1]
     segment, middle = segment[1:][within], middle[within, None]
     at = start[segment] * (1 - middle) + end[segment] * middle
     column, row = _floor(at[:, 0], shape[1]), _floor(at[:, 1], shape[0])
     own = line[:-1][same][segment]
+    # Where a line passes through the corner of cells, consecutive cells meet at that corner only.
+    # The cell in the row of the first and the column of the second joins them by edges.
     corner = (own[1:] == own[:-1]) & (column[1:] != column[:-1]) & (row[1:] != row[:-1])
     column = np.concatenate([column, column[1:][corner]])
     row = np.concatenate([row, row[:-1][corner]])
@@ -196,6 +204,7 @@ def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
     for axis in (0, 1):
         low = np.minimum(start[:, axis], end[:, axis])
         high = np.maximum(start[:, axis], end[:, axis])
+        # Boundaries of cells are at whole numbers; those strictly between the two ends are crossed.
         first = np.floor(low) + 1
         of, line = _runs(first, np.maximum(np.ceil(high) - first, 0))
         number.append(of)
@@ -224,6 +233,8 @@ def _areas(areas: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
     # upwards, so that an edge that two areas share is crossed at the same place
     turned = start[:, 1] > end[:, 1]
     start[turned], end[turned] = end[turned], start[turned]
+    # Rows whose centre lies from the lower end, included, to the upper one, excluded. So where two
+    # edges meet at the height of a centre, an outline that goes on is crossed once.
     first = np.maximum(np.ceil(start[:, 1] - 0.5), 0)
     last = np.minimum(np.ceil(end[:, 1] - 0.5), shape[0])
     edge, row = _runs(first, np.maximum(last - first, 0))
@@ -232,6 +243,8 @@ def _areas(areas: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
     owner = own[edge]
     order = np.lexsort((x, row, owner))
     x, row, owner = x[order], row[order].astype(np.int64), owner[order]
+    # Even-odd rule: in a row the crossings of an area are in pairs, with its inside between the
+    # two. A bound is the first cell whose centre is not left of the crossing.
     bounds = np.ceil(x - 0.5).clip(0, shape[1]).astype(np.int64)
     begin, stop = bounds[::2], bounds[1::2]
     some = begin < stop

@@ -46,6 +46,7 @@ def in_degrees(geometry: Any, given: CRSLike, crs: CRSLike, name: str) -> Any:
     moved = chart(points)
     step = np.abs(np.diff(moved[:, 0])) > LONGEST_STEP
     step &= (number[1:] == number[:-1]) & (not source.is_geographic)
+    # Geometries with a long step, or with longitudes beyond 180 degrees, may cross the meridian.
     crossing = np.unique([*number[1:][step], *number[np.abs(moved[:, 0]) > TURN / 2]])
     found = shapely.set_coordinates(geometry.copy(), moved)
     for at in crossing.astype(int).tolist():
@@ -65,6 +66,7 @@ def _chart(given: CRSLike, crs: CRSLike, name: str) -> Chart:
         if not source.is_geographic or moved is points:
             return moved
         own = np.degrees(points[:, 0] * source.axis_info[0].unit_conversion_factor)
+        # The transformation may bring a longitude to another turn than that of the source.
         turns = np.round((own - moved[:, 0]) / TURN)
         return np.stack([moved[:, 0] + TURN * turns, moved[:, 1]], axis=1)
 
@@ -136,6 +138,7 @@ def _split(line: Reals) -> list[Reals]:
     share: list[Reals] = [np.empty(0)]
     meridian: list[Reals] = [np.empty(0)]
     for cut in np.arange(low, math.ceil(high) + 1) * TURN - TURN / 2:
+        # An end on the meridian itself is no crossing: the line may turn back there.
         met = np.flatnonzero((begin - cut) * (end - cut) < 0)
         after.append(met)
         share.append((cut - begin[met]) / (end[met] - begin[met]))
@@ -145,6 +148,8 @@ def _split(line: Reals) -> list[Reals]:
     at, part, cuts = at[order], part[order], cuts[order]
     crossed = latitude[at] + part * (latitude[at + 1] - latitude[at])
     line = np.insert(line, at + 1, np.stack([cuts, crossed], axis=1), axis=0)
+    # Once cut, each segment lies in one turn, that of its middle. A piece ends where the turn
+    # changes.
     turns = np.floor(((line[:-1, 0] + line[1:, 0]) / 2 + TURN / 2) / TURN)
     ends = np.flatnonzero(np.diff(turns)) + 1
     bounds = [0, *ends.tolist(), len(turns)]

@@ -202,6 +202,7 @@ class VectorLayer:
             return moved
         points, number = moved.points()
         points[:, 0] += turn[number]
+        # shapely changes the array that it is given.
         return replace(moved, geometry=set_coordinates(moved.geometry.copy(), points))
 
     def in_crs(self, crs: CRSLike | None, name: str, whose: str = "the raster's ") -> VectorLayer:
@@ -356,6 +357,8 @@ def as_layer(given: Any, name: str) -> VectorLayer | None:
     if hasattr(given, "dims"):  # a DataArray, whatever its coordinates are called
         return None
     geometry = getattr(given, "geometry", given)
+    # Of one geometry `geom_type` is text; of a GeoSeries, or the geometry of a GeoDataFrame, it is
+    # a series.
     kind = getattr(geometry, "geom_type", None)
     if kind is not None and not isinstance(kind, str):
         columns = {}
@@ -407,6 +410,7 @@ def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
         raise InputError(f"{name}: no GeoJSON that shapely understands ({error})") from None
     rows = [part.get("properties") or {} for part in features]
     columns = {str(key): _objects([row.get(key) for row in rows]) for row in rows for key in row}
+    # The member `crs` is of GeoJSON before RFC 7946, and still written by GDAL and GeoPandas.
     crs = (spoken.get("crs") or {}).get("properties", {}).get("name")
     return VectorLayer(geometry, columns, crs, crs is None)
 
@@ -422,6 +426,7 @@ def _read_file(path: str, name: str) -> VectorLayer:
         options, crs = (
             _csv_options(reader.read_info(path)["fields"], path, name) if csv else ({}, None)
         )
+        # A layer without a type of geometry is a table.
         layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]
         if len(layers) > 1:
             raise InputError(
@@ -434,6 +439,8 @@ def _read_file(path: str, name: str) -> VectorLayer:
     if geometry is None:
         raise InputError(f"{name}: {path} is a table without geometries; give a layer")
     columns = {str(field): column for field, column in zip(meta["fields"], values)}
+    # Geometries that are not valid become None here. They are read again, one by one, for the
+    # reason.
     made = from_wkb(geometry, on_invalid="ignore")
     for number, (known, body) in enumerate(zip(made, geometry, strict=True)):
         if known is None and body is not None:

@@ -200,6 +200,7 @@ def _write_by_pyogrio(layer: Layer, path: Path | BytesIO, suffix: str, name: str
     from pyproj import CRS
     from shapely import get_type_id, to_wkb
 
+    # -1 is the type of a missing geometry.
     kinds = {int(kind) for kind in get_type_id(layer.geometry)} - {-1}
     kind = GEOMETRY_TYPES.get(kinds.pop(), "Unknown") if len(kinds) == 1 else "Unknown"
     values = [_writable(column) for column in layer.columns.values()]
@@ -232,6 +233,8 @@ def _check_shapefile(temporary: Path, count: int, path: Path) -> None:
     for part in parts:
         with part.open("rb") as file:
             headers.append(file.read(100).ljust(100, b"\0"))
+    # In a .dbf: the number of records, the length of the header, and that of a record. In a .shp:
+    # the length of the file in words of 16 bits. A .shx has 8 bytes a record after 100 of header.
     records, begin, size = struct.unpack("<IHH", headers[2][4:12])
     words = int.from_bytes(headers[0][24:28], "big")
     least = max(2 * words, 100), 100 + 8 * count, begin + records * size
@@ -245,6 +248,7 @@ def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if column.dtype == np.float16:
         return column.astype(np.float32)
     if column.dtype == np.uint64:
+        # GDAL has no unsigned integers of 64 bits in vector files.
         fits = not column.size or int(column.max()) < 2**63
         return column.astype(np.int64 if fits else np.float64)
     if column.dtype == object:
@@ -260,4 +264,5 @@ def _with_text(layer: Layer) -> dict[str, npt.NDArray[Any]]:
     columns = dict(layer.columns)
     if (is_missing(layer.geometry) | (get_type_id(layer.geometry) == 0)).all():
         return columns | {"x": get_x(layer.geometry), "y": get_y(layer.geometry)}
+    # A precision of -1 keeps all digits.
     return columns | {"geometry": to_wkt(layer.geometry, rounding_precision=-1)}

@@ -195,12 +195,14 @@ def _write(raster: Raster, path: Path, attributes: Mapping[str, Any]) -> dict[Wi
         "blockxsize": BLOCK,
         "blockysize": BLOCK,
         "compress": "deflate",
+        # Predictors of TIFF: 2 stores differences of neighbours, 3 those of the bytes of floats.
         "predictor": 3 if raster.dtype.kind == "f" else 2,
         "BIGTIFF": "IF_SAFER",
         "NUM_THREADS": "ALL_CPUS",
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        # rasterio passes a nodata value on as float64, which does not hold every such integer.
         if raster.dtype.kind in "iu" and abs(raster.nodata or 0) > EXACT_IN_FLOAT:
             _create_blank(raster, path, form)
             opened = rasterio.open(path, "r+", NUM_THREADS="ALL_CPUS")
@@ -232,6 +234,8 @@ def _write(raster: Raster, path: Path, attributes: Mapping[str, Any]) -> dict[Wi
             for window in _windows(raster):
                 place_in = RasterioWindow(window.x, window.y, window.width, window.height)
                 cells = raster.read(window)
+                # Of the cells as they were read: `check_written` compares with them what is in the
+                # file.
                 sums[window] = zlib.crc32(cells.data)
                 target.write(cells, 1, window=place_in)
     return sums
@@ -305,6 +309,8 @@ def _check_place(place: Georeference, written: Georeference) -> None:
 
 def _windows(raster: Raster) -> Iterator[Window]:
     """Yield windows to write: whole blocks of the file and, if possible, tiles of the source."""
+    # Blocks that are written in parts would be compressed more than once, and tiles that are read
+    # in parts decoded more than once.
     side = math.lcm(BLOCK, raster.tile or BLOCK)
     side = side * (READ_SIDE // side) if side <= READ_SIDE else READ_SIDE
     for y in range(0, raster.shape[0], side):

@@ -77,6 +77,7 @@ class IcechunkBranch:
         for key, _ in store.objects():
             if key != GROUP and key.endswith("/zarr.json"):
                 _set(session.store, key, store.get(key))
+        # Only a session without changes can be forked.
         session.commit(f"{message}: metadata")
         return self.repository.writable_session(name)
 
@@ -93,6 +94,7 @@ class IcechunkBranch:
         try:
             self.repository.reset_branch(MAIN, snapshot, from_snapshot_id=self.base)
         except IcechunkError:
+            # If the branch has not moved, the cause is not the commit of another writer.
             if self.repository.lookup_branch(MAIN) == self.base:
                 raise
             raise StoreExistsError(
@@ -108,6 +110,7 @@ def chunks_of(store: Storage) -> list[str]:
 
 def copy_chunks(fork: ForkSession, store: Storage, keys: Sequence[str]) -> ForkSession:
     """Copy encoded chunks into a copy of a session, and return the copy for merging."""
+    # All tasks are given the same fork, and each returns changes of its own.
     own: ForkSession = deepcopy(fork)
     for key in keys:
         _set(own.store, key, store.get(key))

@@ -153,6 +153,7 @@ def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:
     """Yield the windows to copy: single shards, or whole rows of shards."""
     height, width = raster.shape
     small = layout.shard * width * raster.bytes_per_cell <= BAND_BYTES
+    # A strip as wide as the grid is decoded whole for any part of it, so whole rows are read.
     striped = isinstance(raster, FileRaster) and raster.block[1] >= width
     across = width if small or striped else layout.shard
     for y in range(0, height, layout.shard):
@@ -167,6 +168,7 @@ def _read_ahead(raster: Raster, layout: Layout) -> Iterator[tuple[Window, NDArra
         try:
             for window in _read_windows(raster, layout):
                 pending.append((window, reader.submit(raster.read, window)))
+                # The window before is handed on while this one is read: two are in memory.
                 if len(pending) > 1:
                     first, cells = pending.popleft()
                     yield first, cells.result()
@@ -175,5 +177,6 @@ def _read_ahead(raster: Raster, layout: Layout) -> Iterator[tuple[Window, NDArra
                 first, cells = pending.popleft()
                 yield first, cells.result()
         finally:
+            # If the writer has failed, windows that are not begun need not be read.
             for _, cells in pending:
                 cells.cancel()

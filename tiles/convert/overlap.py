@@ -43,6 +43,7 @@ def refuse_overlap(raster: Raster | None, target: Location, source: object = Non
 
 def _places_of(raster: Raster | None, source: object) -> Iterator[Storage]:
     """Yield the stores, files and folders that a source is read from."""
+    # xarray keeps there what an object was opened from; `store.lazy` adds the storage.
     encoding = getattr(source, "encoding", {})
     if "storage" in encoding:
         yield encoding["storage"]

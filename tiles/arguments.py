@@ -106,6 +106,7 @@ def check_number(
 def check_choice(name: str, value: object, known: Sequence[_Choice]) -> _Choice:
     """Return the known value that equals ``value``, else raise InputError."""
     for choice in known:
+        # True is equal to 1, but stands for no choice.
         kind = str if isinstance(choice, str) else Integral
         if isinstance(value, kind) and not isinstance(value, bool) and value == choice:
             return choice
@@ -162,6 +163,7 @@ def check_name_length(path: str, suffix: int) -> None:
     try:
         most, longest = os.pathconf(folder, "PC_NAME_MAX"), os.pathconf(folder, "PC_PATH_MAX")
     except (OSError, ValueError):
+        # Usual limits of Linux, where the file system does not tell its own.
         most, longest = 255, 4096
     for what, size, room in (("name", name, most), ("path", path, longest)):
         count = len(os.fsencode(size))

@@ -223,6 +223,7 @@ def own_error(error: Exception, what: str, began: bool = False) -> Exception:
         own: OrographError = StorageFullError(
             error.errno, "no room to write; free some and try again", str(error.filename or "")
         )
+    # Before the work has begun, a path that the system refuses is an argument that cannot be used.
     elif isinstance(error, OSError) and not (error.errno in _OF_PATHS and not began):
         own = StorageError(
             f"{what}: {said}; check that the path is right, and that it can be reached and used"
@@ -251,6 +252,7 @@ def own_errors(function: Callable[P, T], name: str = "") -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            # Without a further frame the call itself has failed, before the function began.
             within = error.__traceback__ and error.__traceback__.tb_next
             own = own_error(error, name or function.__qualname__)
             if own is error or (isinstance(error, TypeError) and within is None):

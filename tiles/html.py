@@ -38,6 +38,7 @@ def sketch(coordinates: npt.NDArray[np.float64]) -> str:
     low, high = coordinates.min(axis=0), coordinates.max(axis=0)
     scale = (SIDE - 16) / max(float((high - low).max()), 1e-300)
     points = (coordinates - low) * scale + 8
+    # In SVG y grows downwards.
     points[:, 1] = (high - low)[1] * scale + 16 - points[:, 1]
     size = (high - low) * scale + 16
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points.tolist())

@@ -141,6 +141,7 @@ class Nodata(NamedTuple):
         """Return cells in which all nodata cells have the one value; a copy if any change."""
         for low, high in self.ranges:
             hidden = (cells >= low) & (cells <= high)
+            # Cells of the one value itself do not count: without others no copy is made.
             if low <= self.value <= high:  # type: ignore[operator]
                 hidden &= cells != self.value
             if hidden.any():
@@ -204,6 +205,8 @@ def _last(start: Any, end: Any, holds: Callable[[Any], bool]) -> float:
     def value(bits: int) -> Any:
         return np.copysign(np.array(bits, word).view(start.dtype)[()], sign)
 
+    # Positive floats are in the same order as their bits taken for integers, so the search runs
+    # over these, and a step of 1 is to the next float.
     first, last = (int(np.abs(number).view(word)) for number in (start, end))
     size = abs(last - first)
     way = 1 if last > first else -1
@@ -298,6 +301,7 @@ def decode_fill_value(value: object, dtype: np.dtype[Any]) -> int | float | None
     if value is None:
         return None
     if isinstance(value, str):
+        # xarray writes the fill value of floats so: as a float64, little-endian, in base64.
         content = base64.b64decode(value, validate=True)
         if len(content) != 8:
             raise ValueError(f"_FillValue is {reprlib.repr(value)}, not 8 bytes")

@@ -161,11 +161,15 @@ class AllocationProblem(FrontierDefaults):
         else:
             np.copyto(known, cost, where=cost >= 0)
         rows, columns, values, own = self.sources_in(window, frame, surface)
+        # A source keeps its label only if its initial cost is the final distance of its cell; else
+        # another source reaches the cell at less cost.
         attained = tile.dist[rows + reach, columns + reach] == values
         at, own = (rows[attained] + reach, columns[attained] + reach), own[attained]
+        # In this order: the steps are found from the costs, whose memory the pairs then take over.
         steps, pairs = tight_steps(tile), _in_place_of_costs(tile)
         code = PairCode.of_tile(self.distance.cells, self._labels)
         code.admit(own, pairs)
+        # Of several sources in one cell the smallest label wins, as along paths of equal cost.
         np.minimum.at(pairs, at, code.pairs(own, 0))
         changed = np.zeros(tile.dist.shape, np.bool_)
         changed[at] = True
@@ -216,11 +220,15 @@ class AllocationProblem(FrontierDefaults):
         outward = []
         parts = zip(*(facing(part, state.reach) for part in (pairs, cost)), strict=True)
         for k, (own, dist) in enumerate(parts):
+            # Each tile encodes pairs by a table of its own labels, so tiles exchange labels and
+            # hops.
             labels, hops = state.code.labels_and_hops(own)
             known: Any = NOBODY if sent[k] is None else sent[k]
             new = labels < NOBODY
             if sent[k] is not None:
                 new = (labels < known[0]) | ((labels == known[0]) & (hops < known[1]))
+            # The key is the least cost among the changed cells. Visits in the order of cost carry
+            # labels downstream, so that few are replaced by smaller ones later.
             key = float(dist[new].min()) if new.any() else math.inf
             border.append(np.where(new, (labels, hops), known) if new.any() else None)
             outward.append(key)
@@ -284,6 +292,7 @@ class LinkSteps:
         nothing = blank[0]
         cost = self._at(state.dist, tail)
         cost[cost < nothing] += links.inside_cost[cost < nothing]
+        # As with steps, only links that attain the distance of their head carry labels.
         on = (cost < nothing) & (cost == self._at(state.dist, head))
         self._tail, self._head, self._edge = tail[on], head[on], links.inside_edge[on]
         nobody = np.full(len(links.arriving), NOBODY)
@@ -297,6 +306,7 @@ class LinkSteps:
     def take(self, known: LinkBorder) -> None:
         """Assign the labels that arrive along links on least-cost paths to their heads."""
         state, (cost, labels, hops) = self._state, known.arriving
+        # A cost other than the final distance of the head is not that of a least-cost path.
         off = cost != self._at(state.dist, self._links.arriving)
         self._arrived = np.where(off, NOBODY, labels), np.where(off, NOBODY, hops)
         _admit(state, self._arrived[0])
@@ -342,8 +352,10 @@ class LinkSteps:
         heads = np.concatenate([self._head, self._links.arriving])
         edges = np.concatenate([self._edge, self._links.arriving_edge])
         own = self._at(state.pairs, heads)
+        # A step of the grid takes precedence: only cells that have no direction came by a link.
         fits = (codes[tuple(heads.T)] == NO_DIRECTION) & (own < NOBODY) & (before + 1 == own)
         order = np.flatnonzero(fits)
+        # Written in descending order, the least number of an edge is written last and stays.
         order = order[np.argsort(edges[order])[::-1]]
         where = tuple(heads[order].T)
         back[where], codes[where] = edges[order], BY_LINK
@@ -394,6 +406,8 @@ def _take_in(state: State, halo: Border) -> None:
         if halo[k] is None:
             continue
         pairs = state.code.pairs(*halo[k])
+        # A neighbour at the end of the grid may be narrower than the halo: its strip then lies next
+        # to the tile, not at the outer edge of the halo.
         y = starts[0][dy] + (reach - pairs.shape[0] if dy < 0 else 0)
         x = starts[1][dx] + (reach - pairs.shape[1] if dx < 0 else 0)
         place = slice(y, y + pairs.shape[0]), slice(x, x + pairs.shape[1])

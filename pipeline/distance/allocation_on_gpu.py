@@ -78,12 +78,15 @@ class AllocationOnGpu(AllocationProblem):
             rows, columns, own = rows[attained], columns[attained], own[attained]
         tile.seed(rows, columns, self.code.pairs(own, 0))
         sides = [to_host(part) for part in facing(inner_of(solved.dist, reach), reach)]
+        # As words, whose order is that of numbers from 0 on: CuPy's minimum flushes subnormals to
+        # 0.
         least = to_host(as_words(solved.dist).min()).view(solved.dist.dtype)
         return State(place, tile, sides, float(least))
 
     def visit(self, state: Any, request: Request, bound: float) -> Visit:
         """Spread labels from the neighbours' borders through the tile; return what changed."""
         sent = request.sent
+        # Bounds are costs, which cannot limit pairs: a visit spreads all that is new, or nothing.
         found = state.tile.exchange(request.halo, sent, -1.0 if bound < 0 else math.inf)
         pending = state.least if math.isfinite(found.pending) else math.inf
         outward = [math.inf] * len(state.dist)

@@ -82,6 +82,7 @@ def check_heights(
     limits = np.iinfo(cells.dtype) if cells.dtype.kind in "iu" else np.finfo(cells.dtype)
     if max(-float(limits.min), float(limits.max)) <= most:
         return
+    # fmin and fmax pass over NaN; if all cells are NaN the comparison fails and the mask decides.
     if -most <= np.fmin.reduce(cells, None) and np.fmax.reduce(cells, None) <= most:
         return  # no temporary array in the usual case
     bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
@@ -95,6 +96,8 @@ def check_multiples(
 ) -> None:
     """Raise InputError at the first cell that is not a multiple of ``unit``, a power of two."""
     if cells.dtype.kind != "f":
+        # ``unit`` is a power of two: its multiples have zeros in the bits below it, in two's
+        # complement also the negative ones.
         if not int(np.bitwise_or.reduce(cells, axis=None)) & (unit - 1):
             return  # no temporary array in the usual case
         bad = cells & cells.dtype.type(unit - 1) != 0

@@ -352,6 +352,8 @@ def distance_job(
     source_raster = origin.raster
     labels = None if origin.cells is None else origin.cells.labels
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
+        # Labels of a raster in memory are known before the run: unusable ones are refused here, and
+        # a GPU needs fewer bits for known labels (`code_of_run`).
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
@@ -458,6 +460,7 @@ def _solve(
         "outputs": list(wanted),
     }
     if links is not None:
+        # Checksums stand for the arrays, which may be too long for a run's identity.
         arrays = links.tail, links.head, links.cost, links.edge
         parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
     code = None  # of the pairs of an allocation on GPUs; None: CPUs do it
@@ -473,6 +476,7 @@ def _solve(
     solved: Distance | DistanceAndAllocation = problem
     engine: Callable[..., Engine] = Frontier
     tiles: Callable[[RunContext], RunContext] = partial(join_tiles, gpu_bytes=problem.gpu_bytes)
+    # With a bound, `Distance.finish` does not take an unreached trial cell for an overflow.
     cheap = replace(on_cpu, max_cost=min(problem.max_cost, TRIAL_COST))
     compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
     on_gpu = None
@@ -485,6 +489,7 @@ def _solve(
         engine = DistanceThenAllocation
         tiles = partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes) if on_gpu else _join_on_cpu
         compiled = partial(warm_up, allocation, [*dtypes, problem.dtype], values=[*trial, 4])
+    # A run on GPUs needs the Numba kernels too if its second stage cannot be done there.
     on_cpus = may_use_numba(problem.backend) or (solved is not problem and on_gpu is None)
     return raster_job(
         engine,

@@ -145,6 +145,8 @@ def hop_distance(
         "parameters": repr((connectivity, max_hops, tuple(problem.nodata.items()), targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
+    # Only a grid of several tiles needs the kernels that exchange borders. In the trial tile all
+    # cells are passable (1) and no barrier covers any (0).
     several = max(raster.shape) > layout_of(raster, spec).tile
     compiled = partial(
         warm_up,

@@ -88,6 +88,8 @@ def parse_links(
     cost = _costs(graph, tail, head, dtype)
     if reverse:
         tail, head = head, tail
+    # By the row of the tail, in which `Links` finds the links of a tile by bisection. Links from a
+    # cell to itself shorten no path and are left out.
     order = np.lexsort((graph.edge, cells[tail, 0]))
     order = order[(cells[tail] != cells[head]).any(axis=1)[order]]
     edge = np.asarray(graph.edge, np.int64)[order]
@@ -147,6 +149,8 @@ def _costs(graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any]) -
     if dtype.kind == "i" and not wrong.any():
         wrong, must = weight != np.rint(weight), "must be whole: use a float dtype"
     if wrong.any():
+        # Arcs are stored in another order than the edges of the source: name the first wrong edge
+        # there.
         arc = int(np.flatnonzero(wrong)[graph.edge[wrong].argmin()])
         ends = graph.ids[tail[arc]], graph.ids[head[arc]]
         raise InputError(
@@ -226,6 +230,8 @@ def visit_with_links(
         if not own.spread(tile):
             break
     outgoing, nothing = own.outgoing(tile), tile.state.unreached
+    # `TOO_FAR` replaces only "nothing sent", and any cost replaces it. It has no key, as it
+    # improves no cell; the tile of the head needs it to report an overflow (`TileLinks.lost`).
     known = np.where(before == TOO_FAR, nothing, before)
     lower = (outgoing < known) & (outgoing != TOO_FAR)
     new = lower | ((outgoing == TOO_FAR) & (before == nothing))
@@ -243,6 +249,7 @@ def _sums(tile: ResidentTile, tails: Integers, link_cost: Array) -> Array:
     reached = cost < nothing
     with np.errstate(over="ignore"):  # infinity then
         cost[reached] += link_cost[reached]
+    # Integers are below `BARRIER` before the sum, so it fits into int64 and is compared here.
     cost[reached & ((cost > tile.state.rules.limit) | (cost >= nothing))] = TOO_FAR
     cost[~reached] = nothing
     return cost

@@ -233,6 +233,8 @@ def _line(
     """Return the points of a path: ends of links where it uses them, else centres of cells."""
     points: list[npt.NDArray[np.float64]] = []
     for i, centre in enumerate(centres):
+        # A cell between two links has the end of one and the beginning of the next: a single point
+        # if both links meet there.
         here = [links[i - 1][1]] if i - 1 in links else []
         if i in links and not (here and (here[0] == links[i][0]).all()):
             here.append(links[i][0])
@@ -295,6 +297,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
             raise InputError(f"paths: {shown(path)} at {number}; give what least_cost_path returns")
     for number, path in enumerate(paths):
         _check_on_grid(number, path, place, count.shape)
+        # A path counts once in a cell that two of its knight's moves cross.
         rows, columns = np.unique(np.concatenate([path.cells, path.crossed]), axis=0).T
         count[rows, columns] += 1
     attrs = {"long_name": "number of least-cost paths through the cell"}
@@ -326,6 +329,8 @@ def _check_on_grid(
         1.0 if axis is None or axis.size < 2 else abs(float(axis[-1] - axis[0])) / (axis.size - 1)
         for axis in (place.x, place.y)
     ]
+    # Coordinates of one grid may differ by rounding, as after writing and reading: a thousandth of
+    # a cell is no other grid.
     off = (np.abs(here - path.coordinates) > 1e-3 * np.array(sides)).any(axis=1)
     if off.any():
         at = int(off.argmax())

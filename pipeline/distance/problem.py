@@ -161,6 +161,7 @@ class Distance(FrontierDefaults):
         if self.sources is None:
             return None
         rows, columns = self.sources.rows // tile, self.sources.columns // tile
+        # Sorted by tile, then by cost, the first source of each tile is its cheapest.
         order = np.lexsort((self.sources.costs, columns, rows))
         rows, columns, costs = rows[order], columns[order], self.sources.costs[order]
         least = np.ones(order.size, bool)
@@ -206,6 +207,8 @@ class Distance(FrontierDefaults):
         """Return the initial state of a tile on a prepared surface; see `open`."""
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
+            # Sources given as cells were checked before the run; those of a raster may lie on
+            # barriers.
             there = self._on_passable(surface, rows, columns)
             rows, columns, costs = rows[there], columns[there], costs[there]
         tile = kernel("open_tile", self.backend)(surface)
@@ -273,6 +276,7 @@ class Distance(FrontierDefaults):
         if BARRIERS not in self.nodata:
             return
         barriers, nodata = self._cells_of(BARRIERS, cells), self.nodata[BARRIERS]
+        # Read as a mask, the raster is passable exactly where a barrier covers a cell.
         padded = self._padded(barriers, nodata, window, frame, 1, True)
         covered = padded < BARRIER if self.dtype.kind == "i" else np.isfinite(padded)
         for raster in rasters.values():
@@ -319,6 +323,8 @@ class Distance(FrontierDefaults):
         rows = window.height + 2 * self.halo_width
         if self.lengths.shape[1] == 1:
             return np.repeat(self.lengths, rows, axis=1)
+        # Rows of the halo beyond the grid repeat the outermost lengths: no step reaches their
+        # cells.
         wanted = np.arange(rows) + window.y - self.halo_width
         return np.ascontiguousarray(self.lengths[:, wanted.clip(0, self.lengths.shape[1] - 1)])
 
@@ -340,6 +346,9 @@ class Distance(FrontierDefaults):
             return np.full(labels.size, self.initial, self.dtype)
         known = np.array(sorted(self.initial), np.int64)
         costs = np.array([self.initial[label] for label in known.tolist()], self.dtype)
+        # A label that is not a whole number is truncated here and must not match (``own ==
+        # labels``); searchsorted returns the size of ``known`` for labels beyond its last, hence
+        # the clip.
         own = labels.astype(np.int64)
         found = np.searchsorted(known, own).clip(max=known.size - 1)
         same = (own == labels) & (known[found] == own) if known.size else np.zeros(own.size, bool)
@@ -370,6 +379,7 @@ class Distance(FrontierDefaults):
         Whatever improves the tile enters it there. Infinite where a cell is yet to be reached.
         """
         most, sides = 0.0, state.place.sides
+        # The first four strips of a border are its sides. Those of the corners hold no other cells.
         for k, there in enumerate((sides.north, sides.south, sides.west, sides.east)):
             known = sent[k] if border[k] is None else border[k]
             if not there:
@@ -377,6 +387,8 @@ class Distance(FrontierDefaults):
             if known is not None and known.max() < state.tile.state.unreached:
                 most = max(most, float(known.max()))
                 continue
+            # Some cell of this side is unreached, or nothing was ever sent from it: only now is the
+            # mask needed that tells barriers from cells which are yet to be reached.
             passable = self._passable_border(state)[k]
             if known is None:
                 most = math.inf if passable.any() else most
@@ -429,6 +441,8 @@ class Distance(FrontierDefaults):
         lost_link = None if state.links is None else state.links.lost(state.tile)
         found = state.tile.read_out(self.dtype, blank)
         bars = MODELS[self.model.name].bars
+        # A bound leaves cells unreached, and so do models that bar steps; without either, only
+        # barriers or an overflow can.
         if found.cut_off and self.max_cost >= self._most and not bars:
             values = get_backend(self.backend).to_host(found.values)
             self._refuse_overflow(state, values, lost_link)
@@ -461,6 +475,8 @@ class Distance(FrontierDefaults):
         halo, tile = self.halo_width, state.tile.state
         height, width = values.shape
         reached = np.zeros((height + 2 * halo, width + 2 * halo), np.bool_)
+        # A cell may have been within reach of a neighbouring tile alone, so the halo counts as
+        # well.
         for there, known in zip(halo_strips(reached, halo), state.tile.halo, strict=True):
             there[...] = known < tile.unreached
         inner_of(reached, halo)[...] = values >= 0  # neither NaN nor -1

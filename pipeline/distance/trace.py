@@ -93,6 +93,7 @@ class PathReader:
         length = np.zeros(len(starts), np.int64)
         going = np.arange(len(starts))
         while going.size:
+            # Paths that go on in the same window are followed together, so it is read once a round.
             rows, columns = at[going].T // self._side
             order = np.lexsort((columns, rows))
             going, rows, columns = going[order], rows[order], columns[order]
@@ -113,6 +114,8 @@ class PathReader:
         if not number:
             return np.empty((0, 2), np.int64), length
         numbers, counts = np.concatenate(number), np.concatenate(count)
+        # Parts of a path were listed in the order in which it passes windows, which a stable sort
+        # by path keeps; ``place`` then gathers the cells of the parts one after the other.
         order = np.argsort(numbers, kind="stable")
         first = (np.cumsum(counts) - counts)[order]
         counts = counts[order]
@@ -128,6 +131,7 @@ class PathReader:
     ) -> None:
         """Raise InputError for paths that lead nowhere, or out of the raster."""
         shape = np.array(self._directions.shape)
+        # A path of more cells than the grid has goes in a circle through several windows.
         wrong = (how == LOST) | (how == LINKED) | (length > shape.prod())
         wrong |= ((at < 0) | (at >= shape)).any(axis=1)
         if wrong.any():
@@ -176,6 +180,7 @@ class PathReader:
     def _window(self, row: int, column: int) -> tuple[Window, npt.NDArray[np.uint8]]:
         name = row // self._side, column // self._side
         if name not in self._kept:
+            # 64 windows of `READ_SIDE` take 16 MiB; the one read first is dropped.
             if len(self._kept) >= 64:
                 self._kept.pop(next(iter(self._kept)))
             window = Window(name[0] * self._side, name[1] * self._side, self._side, self._side)

@@ -133,10 +133,13 @@ class StreamNetwork:
         self._refuse_circle(streams, found, window)
         first, last, sizes = found[pieces[:-1]], found[pieces[1:] - 1], np.diff(pieces)
         flat = numbers.reshape(-1)[found]
+        # Tiles have a ring of cells around them (`StreamSweep`), so rows of the window begin at 1.
         lengths = self.steps.of_rows(window)
         rows = found // width - 1 if len(lengths) > 1 else 0
         gone = np.where(flat < SINK, lengths[rows, np.minimum(flat, SINK - 1)], 0)
+        # Where a stream ends, its last cell has no step within the network.
         gone[pieces[1:][onward < 0] - 1] = 0
+        # Lengths are whole numbers, so differences of prefix sums are exact.
         total = np.concatenate([[0], np.cumsum(gone)])
         levels = [cells.reshape(-1) for cells in heights] or [np.empty(0)]
         ends = (first, last) if heights else (np.empty(0, np.int64),) * 2
@@ -184,6 +187,8 @@ class StreamNetwork:
 
     def root(self, summary: Pieces) -> tuple[Message, dict[str, Any]]:
         """Return the link of each piece and the columns of the links."""
+        # Row-major by first cells: links are numbered by their heads, in the same way for any
+        # tiling.
         order = np.argsort(summary.first)
         first = summary.first[order]
         onward = np.searchsorted(first, summary.onward[order])
@@ -195,6 +200,8 @@ class StreamNetwork:
         if join_pieces(onward, starts, sizes, link, position, last) < first.size:
             refuse_circle(int(first[link < 0].min()), Window(0, 0, *self.shape))
         columns = self._columns(summary, order, first, link, onward, last)
+        # The inverse permutation: messages are in the order in which the children's pieces were
+        # joined.
         back = np.empty(order.size, np.int64)
         back[order] = np.arange(order.size)
         message = Message(
@@ -290,6 +297,8 @@ class StreamNetwork:
 
 def _link_on_circle(downstream: Integers, left: npt.NDArray[np.bool_]) -> int:
     """Return a link on a circle, given which links are on one or below it."""
+    # Every link that is left has another upstream that is left as well, so a walk up of as many
+    # steps as there are such links ends on a circle.
     above = np.empty(downstream.size, np.int64)
     into = np.flatnonzero(left & (downstream >= 0))
     above[downstream[into]] = into

@@ -155,6 +155,7 @@ class Watersheds:
         window = place.window
         outlets, here, own = self.stops(window, others)
         tile = leave_at_border(numbers)
+        # Before outlets become sinks, which end the paths that pass them.
         below = _cells_below(tile, outlets, place) if self.columns else here[:0]
         tile.reshape(-1)[outlets] = SINK
         labels, at, circle = label_ends(tile)
@@ -163,6 +164,8 @@ class Watersheds:
         leaves = tile.reshape(-1)[at] == OUT
         ends, starts = np.full(at.size, NONE), np.empty(0, np.int64)
         if self.numbered:
+            # Ends are row-major, so the rank of an end in its row is its index less that of the
+            # row's first.
             inside = at[~leaves].astype(np.int64)
             row = inside // window.width
             starts = np.bincount(row, minlength=window.height)
@@ -193,10 +196,14 @@ class Watersheds:
                 own = _rows_of(child, place)
                 left = _left_of(child, places)
                 if left is not None:
+                    # Ends were counted from the left side of the child; those of its left sibling
+                    # in the same row come before them. ``ends`` stays as the child knows it, for
+                    # the way down.
                     known = member[summary.ends >= 0]
                     row = ends[known] // place.grid[1] - child.window.y
                     shifted[known] += summaries[left].starts[row]
                 starts[own] += summary.starts
+        # Where water leaves the node the label is not known yet: it comes with the message.
         _, label = junction.follow(shifted, np.full(junction.border.size, NONE))
         exits = junction.exits
         label = np.where(exits < 0, shifted, label[exits])[junction.border]
@@ -220,6 +227,7 @@ class Watersheds:
             if self.numbered:
                 base = base[_rows_of(child, place)]
                 left = _left_of(child, children)
+                # In each row the ends of the left sibling are numbered first.
                 base = base if left is None else base + saved.starts[left]
                 member = junction.members[number]
                 ends[member] = _numbers(ends[member], base, child)
@@ -276,6 +284,7 @@ class Watersheds:
         if self.numbered:
             ends = _numbers(ends, message.base, place)
         leaves = saved.leaving >= 0
+        # -1, of ends that do not leave the tile, picks the NONE appended at the end.
         ends = np.where(leaves, np.append(message.labels, NONE)[saved.leaving], ends)
         return np.append(NONE, ends)
 

@@ -135,6 +135,7 @@ class Accumulation:
         count = junction.exits.size
         amounts = Amounts.joined(count, junction.members, [s.amounts for _, s in children])
         saved = MergeState(junction, amounts)
+        # In the upward sweep nothing enters the node: only what fell on it is routed.
         leaving, _ = self._route(saved, np.empty(0, np.int64), amounts.take(slice(0)))
         return Summary(paths, leaving.take(junction.border)), saved
 
@@ -188,9 +189,11 @@ class Accumulation:
         """Write the accumulated amount at each cell of a tile."""
         tile, others = saved if isinstance(saved, tuple) else (saved, ())
         ((name, block),) = blocks.items()
+        # Cells are summed in the memory of the block, which must be flat for that.
         if not block.flags.c_contiguous:
             block[...] = self.finish(place, saved, message)[name]
             return
+        # int64 words and cells of the result both have eight bytes: no further array is needed.
         amounts = self.falls(place, others, block.reshape(-1).view(np.int64))
         border = border_cells(*place.window.shape, place.sides)
         # those that Dask brings may be read-only: compile for one type

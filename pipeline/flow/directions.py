@@ -96,6 +96,8 @@ class Directions(FrontierDefaults):
         there = valid_cells(heights, self.nodata)
         heights = comparable(heights)
         dtype = heights.dtype
+        # Nodata and cells beyond the grid are as high as can be, so that no step leads down to
+        # them; ``valid`` tells them from valid cells of that height.
         top = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
         surface = np.full((height + 2, width + 2), top, dtype)
         valid = np.zeros(surface.shape, np.uint8)
@@ -143,6 +145,7 @@ class Directions(FrontierDefaults):
             state.pending = np.concatenate([state.pending, queue[:count]])
         hops, settled = state.hops.reshape(-1), 0
         if state.pending.size and bound >= 0:
+            # Breadth-first search takes its seeds in the order of their hops.
             state.pending = state.pending[np.argsort(hops[state.pending], kind="stable")]
             values = hops[state.pending].astype(np.int64)
             settled, first, start, end = spread_hops(
@@ -155,6 +158,8 @@ class Directions(FrontierDefaults):
         at_border = map(self.outgoing, facing(inner_of(state.hops, 1), 1))
         for own, same, known in zip(at_border, state.facing, request.sent, strict=True):
             before = far if known is None else known
+            # Hops pass only to cells of the same flat. The neighbour's cells are one hop further,
+            # which is the least key that they can have.
             new = same & (own < before)
             some = bool(new.any())
             outward.append(float(own[new].min()) + 1 if some else math.inf)
@@ -232,6 +237,8 @@ def lengths_of_steps(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64
 
     Those that float64 cannot hold are refused, and those whose reciprocals it cannot.
     """
+    # Column i of lengths has the steps from row i - 1 to row i: upward ones of row i, downward ones
+    # of row i - 1. The last two columns belong to no row.
     below = np.roll(lengths, -1, axis=1)
     kind = {(0, 1): 0, (1, 0): 1, (1, 1): 2}
     columns = [(below if dy > 0 else lengths)[kind[abs(dy), abs(dx)]] for dy, dx in STEPS]
@@ -289,6 +296,7 @@ def _facing_same_height(surface: Array, valid: Array) -> list[npt.NDArray[np.boo
     for place, own, cell in zip(_halo_places(surface.shape), heights, cells, strict=True):
         beyond, there = surface[place], valid[place] == 1
         same = (own == beyond) & there
+        # A cell of a side faces three cells across: the one beside it, and its two neighbours.
         for a, b in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
             along = (np.s_[:, a], np.s_[:, b]) if own.shape[0] == 1 else (np.s_[a], np.s_[b])
             same[along[0]] |= (own[along[0]] == beyond[along[1]]) & there[along[1]]

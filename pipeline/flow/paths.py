@@ -70,6 +70,7 @@ def paths_of_tile(place: Place, numbers: Codes, tile: Codes, ends: Integers | No
     inner, outer = tile.reshape(-1), numbers.reshape(-1)
     ends = exits_of(tile, border) if ends is None else ends
     exits = np.where(inner[ends] == OUT, np.searchsorted(border, ends), -1)
+    # From ``numbers``, since in ``tile`` an outlet at the border may have become a sink.
     leaving = leave_at_border(numbers).reshape(-1)[border] == OUT
     return Paths(exits, np.where(leaving, outer[border], SINK).astype(np.uint8))
 
@@ -82,6 +83,7 @@ def join_paths(place: Place, children: Sequence[tuple[Place, WithPaths]]) -> tup
     numbers = np.full(cells.size, SINK, np.uint8)
     for member, (_, summary) in zip(members, children, strict=True):
         own = summary.paths
+        # From indices among the child's border cells to indices among those of all children.
         exits[member] = np.where(own.exits >= 0, member[own.exits], -1)
         numbers[member] = own.numbers
     leading = np.flatnonzero(numbers < SINK)
@@ -89,6 +91,7 @@ def join_paths(place: Place, children: Sequence[tuple[Place, WithPaths]]) -> tup
     y, x = np.divmod(cells[leading], width)
     y, x = y + dy, x + dx
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    # A step out of one child leads to a border cell of another, so the bisection finds its index.
     target = np.searchsorted(cells, np.where(inside, y * width + x, 0))
     onward[leading] = np.where(inside, target, OUTSIDE)
     order, circle = order_leaving(exits, onward)
@@ -97,6 +100,7 @@ def join_paths(place: Place, children: Sequence[tuple[Place, WithPaths]]) -> tup
     border = np.searchsorted(cells, own_border)
     junction = Junction(exits, onward, order, tuple(members), border)
     nothing = np.zeros(cells.size, np.int64)
+    # ``last`` is asked at the cell where a path leaves its child, from which it goes on.
     last, _ = junction.follow(nothing, nothing[border])
     last = np.where(exits < 0, -1, last[exits])[border]
     beyond = onward[border] == OUTSIDE

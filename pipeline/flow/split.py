@@ -23,6 +23,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
 
+# A cell beside the tile flows into it by shares that depend on all neighbours of that cell.
 RING = 2
 """Number of cells around a tile on which the flow into it depends."""
 
@@ -106,6 +107,7 @@ class SplitAccumulation(FrontierDefaults):
         heights, numbers = (np.ascontiguousarray(turn(array)) for array in (heights, numbers))
         reciprocals = self.reciprocals
         if len(reciprocals) > 1:
+            # Shares are computed for the ring of one cell too. Its rows beyond the grid are nodata.
             rows = np.arange(window.y - 1, window.y + window.height + 1)
             reciprocals = reciprocals[np.clip(rows, 0, len(reciprocals) - 1)]
         reciprocals = turn_steps(reciprocals, self.orientation)
@@ -152,6 +154,7 @@ class SplitAccumulation(FrontierDefaults):
         for own, known in zip(facing(inner, 1), request.sent, strict=True):
             new = np.isfinite(own) if known is None else np.isfinite(own) & np.isnan(known)
             some = bool(new.any())
+            # All keys are 0: each cell is added up once, in whatever order tiles are visited.
             outward.append(0.0 if some else math.inf)
             border.append(own.copy() if some else None)
         reached = int(np.count_nonzero(np.isfinite(inner_of(sums, 1))))

@@ -151,6 +151,8 @@ class BasinTree:
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Find a tile's basins and their saddles; basins that reach its border stay undecided."""
         border = border_cells(*place.window.shape, place.sides)
+        # Borders keep the order of the grid as it is stored, by which `join` matches them; only the
+        # cells that they name are turned.
         border = self.orientation.turn_cells(border, place.window.shape)
         place = self.orientation.turn_place(place)
         heights, *others = map(self.turn, cells)
@@ -161,6 +163,7 @@ class BasinTree:
         basins = tile.pits.size
         # the outside is there in every tile: a seam may lead to it
         numbers = np.unique(np.append(ends.number, OUTSIDE) if self.nodata_drains else ends.number)
+        # A basin merges with the outside at its lowest outlet; others of the basin decide nothing.
         if ends.number.size > numbers.size:  # many cells drain into the outside
             keys = self.keys(heights_at(ends.cell))
             lowest = lowest_of_each(ends.cell, keys, labels, basins)
@@ -217,11 +220,13 @@ class BasinTree:
         cells = Cells(keys, self.orientation.turn_cells(in_grid, place.grid))
         a, b = borders.a, borders.b
         real = valid[a] & valid[b]
+        # Two cells of a seam join when water covers both: the saddle is the higher one.
         later = cells.cell[a] > cells.cell[b]  # and so the higher one of equals
         higher = np.where((keys[a] > keys[b]) | ((keys[a] == keys[b]) & later), a, b)[real]
         parts = [_Edges(m[s.first], m[s.second], s.saddles) for s, m in zip(summaries, members)]
         parts.append(_Edges(vertex[a[real]], vertex[b[real]], cells.take(higher)))
         if self.nodata_drains:
+            # Only the seam shows that a cell drains into nodata of the other child.
             ends = np.concatenate([a[valid[a] & ~valid[b]], b[valid[b] & ~valid[a]]])
             outside = np.full(ends.size, np.flatnonzero(pits.cell == OUTSIDE)[0])
             parts.append(_Edges(vertex[ends], outside, cells.take(ends)))
@@ -248,6 +253,8 @@ def _decide(
     pits: Cells, edges: _Edges, border_values: Array, border_vertex: Integers
 ) -> tuple[Summary, Tree]:
     """Split a node's basins into undecided ones, for its parent, and the decided merge tree."""
+    # Terminals are never decided. A basin that reaches the border may have a lower saddle beyond
+    # it, so its fate is left to the parent.
     open_ = pits.cell < 0
     open_[border_vertex[border_vertex >= 0]] = True
     merged = merge_tree(edges.first, edges.second, edges.saddles.order(), pits.order(), open_)
@@ -271,6 +278,7 @@ def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers,
     terminal = pits.cell < 0
     numbers = np.unique(pits.cell[terminal])
     count = int(terminal.size - terminal.sum())
+    # Real basins keep their order; each terminal stands once, after them.
     places = np.cumsum(~terminal) - 1
     places[terminal] = count + np.searchsorted(numbers, pits.cell[terminal])
     joined = _with_terminals(pits.take(~terminal), numbers)
@@ -278,6 +286,7 @@ def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers,
 
 
 def _with_terminals(pits: Cells, numbers: Integers) -> Cells:
+    # The least key and a negative number: a terminal sorts before every cell.
     return Cells.concatenate([pits, Cells(np.zeros(numbers.size, np.uint64), numbers)])
 
 
@@ -291,6 +300,7 @@ def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
     padded = np.pad(~valid, 1)
     lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
     for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east), strict=True):
+        # What lies beyond the grid drains; beyond a border within the grid, the parent looks.
         line[:] |= not beyond
     beside = np.zeros_like(valid)
     steps = [(0, 1), (1, 0), (1, 2), (2, 1)]

@@ -139,6 +139,8 @@ class DepressionTable(TableMaker):
         for node in self.run.shards:
             for table, which in zip(self.run.rows_of([node], "shared"), pits[node], strict=True):
                 if "words" in table:
+                    # Pits that a tile lists are rows of that tile already; those of nodes get their
+                    # rows here.
                     others[hierarchy.final[which]] = False
                     self._add(hierarchy, held, table, hierarchy.final[which])
         hierarchy.add_up(held)
@@ -164,6 +166,7 @@ class DepressionTable(TableMaker):
         problem: Any = self.run.problem
         fates: list[Table] = []
         pits: dict[Node, list[Integers]] = {}
+        # Beyond the binary exponents of all heights, which are within 1100 of 0.
         low, high, count = 10000, -10000, 0
         levels = range(self.run.context.shard_level, self.run.tree.root.level + 1)
         for node in (node for level in levels for node in self.run.tree.nodes(level)):
@@ -204,6 +207,7 @@ class DepressionTable(TableMaker):
         number = hierarchy.find(np.searchsorted(pits, table["of"]), table["height"])
         hierarchy.add(held, number, table["height"], table["count"], table.get("line"))
         for sums in (held.areas, held.sums):
+            # Carries are passed on after each tile, so that no word of 64 bits overflows.
             normalise(sums)
 
     def _join(

@@ -190,6 +190,7 @@ class Depressions(FateTree):
         """Return the merges of a tile's pits, and its cells that lie in any depression."""
         state, heights = saved
         fates = resolve_fates(state.tree, message)
+        # An heir of -1 picks the last pit here, and is -1 afterwards whatever that pit is.
         outside = fates.pits.cell[fates.heir] == OUTSIDE
         fates = replace(fates, heir=np.where(outside, -1, fates.heir))
         died = decode_keys(fates.died.key, heights.dtype)
@@ -231,6 +232,7 @@ def _count_heights(
     if row is not None:  # in order, since those of one height stay in theirs
         counts["line"] = row[which][order]
         other |= np.diff(counts["line"]) != 0
+    # Where runs of equal pit, height and row begin; none if there are no cells.
     first = np.flatnonzero(np.append(True, other)[: key.size])
     counts = {column: values[first] for column, values in counts.items()}
     return {**counts, "count": np.diff(np.append(first, key.size))}

@@ -94,6 +94,8 @@ def resolve_fates(tree: Tree, message: Fates) -> Fates:
     """
     count, kept = tree.pits.cell.size, tree.kept.size
     more = message.heir.size - kept
+    # The message has the kept pits first, then those into which they merge further up; the entry -1
+    # at the end stands for "does not merge", an index of -1.
     place = np.concatenate([tree.kept, count + np.arange(more), [-1]])
     total = count + more
     pits = Cells(np.empty(total, np.uint64), np.empty(total, np.int64))

@@ -14,6 +14,7 @@ from orograph.kernels.terrain.exact_sums import Areas, Sums
 from orograph.terrain.fates import Fates
 from orograph.tiles.arrays import Array, Integers, Keys, Selection
 
+# Significant bits of a height, and of an area, which is a float64.
 HEIGHT_BITS = {exact_sums.INTEGERS: 64, exact_sums.DOUBLES: 53, exact_sums.SINGLES: 24}
 AREA_BITS = 53
 
@@ -96,6 +97,7 @@ class Hierarchy:
         count, (least, greatest) = self.count, exponents
         if least > greatest:  # all heights are 0
             least = greatest = 0
+        # A sum over n cells is less than 2**bit_length(n) times the greatest term.
         bits = cells.bit_length() + HEIGHT_BITS[self.kind]
         areas = Sums(0, np.empty((count, 0), np.int64))
         if self.areas is not None:

@@ -36,6 +36,8 @@ class BelowRaster(MaskRaster):
         rows = (np.arange(window.height) + window.y)[:, None] * self.shape[1]
         indices = rows + np.arange(window.width) + window.x
         indices = self.georeference.orientation.turn_cells(indices, self.shape)
+        # The order of cells in the merge tree: of equal heights the first from the north-west is
+        # lower.
         below = (keys < self.key) | ((keys == self.key) & (indices <= self.cell))
         mask: npt.NDArray[np.bool_] = below & valid_cells(cells, self.raster.nodata)
         return mask.astype(np.uint8)

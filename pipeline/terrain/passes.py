@@ -80,6 +80,7 @@ class Passes(BasinTree):
 
     def root(self, summary: Summary) -> tuple[Nothing, dict[str, Any]]:
         """Return the tree of passes that joins all points, lowest pass first, as attributes."""
+        # Only terminals are left at the root; they are numbered by ``~`` of their points.
         points = ~summary.pits.cell
         saddles = summary.saddles
         return (), {
@@ -196,6 +197,7 @@ class PassTable(TableMaker):
         at = places_of(problem.orientation.turn_cells(tree["cell"], raster.shape), raster)
         ends = places_of(problem.rows * raster.shape[1] + problem.columns, raster)
         of_pairs = {
+            # -1, of pairs that nothing joins, picks the value appended at the end.
             "elevation": np.append(heights, np.inf)[edge],
             "pass_y": np.append(at[:, 1], np.nan)[edge],
             "pass_x": np.append(at[:, 0], np.nan)[edge],
@@ -251,6 +253,7 @@ def _join_groups(
     head, after, last, size = list(range(count)), [-1] * count, list(range(count)), [1] * count
 
     def find(vertex: int) -> int:
+        # Union-find with path halving.
         while head[vertex] != vertex:
             head[vertex] = vertex = head[head[vertex]]
         return vertex
@@ -259,6 +262,7 @@ def _join_groups(
     for first, second in edges:
         a, b = find(first), find(second)
         joined.append((a, size[a], size[b]))
+        # Groups are linked lists: appending the second to the first keeps each group contiguous.
         after[last[a]], last[a] = b, last[b]
         head[b], size[a] = a, size[a] + size[b]
     place, number = np.empty(count, np.int64), 0

@@ -83,6 +83,7 @@ class Peaks(FateTree):
         kept[tree.kept] = True
         own = np.flatnonzero(~kept)
         last = fates.heir[own] < 0
+        # ``~`` undoes the flip of keys by which the terrain is upside down.
         drop = subtract_keys(~fates.pits.key[own], ~fates.died.key[own], self.dtype)
         # a flat top may have several cells without a higher neighbour: they are one peak
         rows = last | (drop > 0) & within_bounds(drop, self.min_prominence)

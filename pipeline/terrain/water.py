@@ -107,6 +107,7 @@ class WaterLevel(BasinTree):
         """Raise the cells of a tile to the water level; return the requested rasters."""
         state, heights = saved
         labels, dtype = state.labels, heights.dtype
+        # Terminals stand after the pits and have no cells in the tile.
         count = int((state.tree.pits.cell >= 0).sum())
         water = _spread(state.tree, message).take(slice(count))
         height = decode_keys(water.level, dtype)
@@ -115,6 +116,7 @@ class WaterLevel(BasinTree):
             depth = subtract_keys(water.level, water.pits.key, dtype)
             wet = wet & within_bounds(depth, most=self.max_depth)
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+        # Entry 0 is of nodata. The lowest level raises no cell: dry basins stay as they are.
         levels = np.full(count + 1, lowest, dtype)
         levels[1:][wet] = height[wet]
         filled = kernel("raise_cells", self.backend)(heights, labels, levels)

@@ -202,6 +202,8 @@ class Components:
         y, x = np.divmod(tile.labels.first_cells(tile.first[touching]), window.width)
         if window.y or window.x:
             tile.box[...] += np.array([window.y, window.x, window.y, window.x])
+        # Components of a tile are numbered by their first cells: those between the first of a row
+        # and a touching one lie left of it in that row.
         parts = Parts(
             (y + window.y) * grid_width + (x + window.x),
             numbered(touching) - numbered(tile.rows[y]),
@@ -231,17 +233,23 @@ class Components:
         for (_, s), position, offset in zip(children, borders.positions, offsets, strict=False):
             at[position] = np.where(s.border_parts >= 0, s.border_parts + offset, -1)
 
+        # Seams join neighbouring border cells of one class.
         joined = (at[a] >= 0) & (at[b] >= 0) & (values[a] == values[b])
         roots = rem_components(int(offsets[-1]), at[a[joined]], at[b[joined]])
 
         # groups in the order of their first cells
         starts = _stack(places, [s.starts for _, s in children], window)
         parts = Parts.concatenate([s.parts for _, s in children])
+        # A part counted the complete components left of it in its own child; its row begins in the
+        # left sibling.
         ahead = parts.ahead + self._left_of(places, children)
+        # A group is known by its first cell in the grid. Its root in the union-find depends on the
+        # order of the seams, and so on the tiling.
         group_first = np.full(roots.size, np.iinfo(np.int64).max)
         np.minimum.at(group_first, roots, parts.first)
         order = np.unique(group_first[roots])
         group = np.searchsorted(order, group_first[roots])
+        # The one part of each group that has its first cell.
         owner = np.flatnonzero(parts.first == order[group])
         groups = _gather(parts, group, owner, order, ahead)
 
@@ -251,6 +259,8 @@ class Components:
         kept = ~touching
         if self.min_size > 1:
             kept &= groups.size >= self.min_size
+        # Components that are complete only here are counted by no child: they add to what lies
+        # ahead in their rows.
         complete = groups.first[kept]
         groups = Parts(
             groups.first,
@@ -310,6 +320,7 @@ class Components:
         labels, owned, sent = _numbers(
             saved.groups, saved.kept, saved.part, message, place.window, width
         )
+        # First cells of the components that were completed here or further up.
         firsts = np.sort(np.concatenate([saved.groups.first[saved.kept], sent]))
         messages = []
         for i, child in enumerate(children):
@@ -321,8 +332,11 @@ class Components:
                 y, x = np.divmod(firsts, width)
                 there = (y >= sibling.y) & (y < sibling.y + sibling.height)
                 there &= (x >= sibling.x) & (x < sibling.x + sibling.width)
+                # In each row the right child goes on after the left one: after what is complete in
+                # that, and what begins in it and was completed here or further up.
                 base = base + saved.starts[left] + _starts(firsts[there], sibling, width)
             members = saved.members[i]
+            # Of the parts of a group, one has its first cell.
             mine = owned[members] & (saved.member_firsts[i] == saved.groups.first[members])
             messages.append(Message(base, labels[members], mine))
         return messages
@@ -371,6 +385,8 @@ class Components:
             if joined is not None and not places.size:
                 continue
             shape = int(places.max(initial=-1)) + 1, *here[column].shape[1:]
+            # Labels in order and without gaps: the column itself is the result so far. ``shared``
+            # has it copied before rows of another table are added.
             if joined is None and shape[0] == places.size and (places[1:] > places[:-1]).all():
                 joined, shared = here[column], True  # a grid of one tile has no other rows
                 continue
@@ -436,6 +452,8 @@ def _numbers(
     sent = np.sort(parts.first[sent_up & owned & (labels > 0)])
     first = parts.first[kept]
     rows = first // grid_width - window.y
+    # Components of the parts that were sent up begin in this window as well, but were not counted
+    # in ``ahead``.
     between = _ahead(first, sent, window, grid_width)
     labels[kept] = message.base[rows] + parts.ahead[kept] + between
     return labels, owned, sent
@@ -486,6 +504,7 @@ def _gather(
     size = np.zeros(order.size, np.int64)
     np.add.at(size, group, parts.size)
     box = np.empty((order.size, 4), np.int64)
+    # Neutral values of the minimum (top, left) and of the maximum (bottom, right).
     box[:, :2], box[:, 2:] = np.iinfo(np.int64).max, -1
     np.minimum.at(box[:, :2], group, parts.box[:, :2])
     np.maximum.at(box[:, 2:], group, parts.box[:, 2:])

@@ -89,6 +89,7 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     sums = np.zeros((3, count + 1))
     kind = None if given is None else np.zeros(count + 1, given.dtype)
     side = labels.tile or READ_SIDE
+    # Tile by tile: each window is reduced to its labels before it is added to the whole table.
     for y in range(0, height, side):
         for x in range(0, width, side):
             window = Window(y, x, side, side).clip(labels.shape)
@@ -102,6 +103,8 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
             for total, values in zip(sums, (row, column, area_of_row[row])):
                 total[numbers] += np.bincount(where, values)
             for start, stop, values in zip(starts, stops, (row, column)):
+                # Neutral values of minimum and maximum: the last cell has the greatest row and
+                # column.
                 least, most = np.full(numbers.size, values[-1]), np.zeros(numbers.size, np.int64)
                 np.minimum.at(least, where, values)
                 np.maximum.at(most, where, values)
@@ -116,6 +119,7 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     columns |= {
         "cells": cells[1:],
         "area": sums[2, 1:],
+        # A centroid lies between centres of cells, which need not be evenly spaced.
         "x": np.interp(mean_column, np.arange(width), x_axis),
         "y": np.interp(mean_row, np.arange(height), y_axis),
     }
@@ -156,6 +160,7 @@ def cell_areas(place: Georeference, height: int, argument: str = "result") -> tu
     areas = [
         abs(globe.polygon_area_perimeter([0, dx, dx, 0], [y - dy / 2, y - dy / 2, y + dy / 2,
                                                           y + dy / 2])[0])
+        # Cells centred on a pole would reach beyond it: they are measured as those that end there.
         for y in place.y.clip(-90 + dy / 2, 90 - dy / 2).tolist()
     ]  # fmt: skip
     return np.array(areas), "m²"

@@ -67,6 +67,8 @@ def horizontal_coefficients_of(
         kind, angles, factors = STEPS, [0.0, cut, HALF + 1], [zero]
     else:
         kind = INVERSE if factor == "inverse_linear" else TABLE
+        # No heading differs from the direction by more than 180 degrees: a cut beyond that bars
+        # none.
         angles = [0.0, min(cut, HALF)]
         factors = [zero + values["slope"] * angle for angle in angles]
         if kind == TABLE and min(factors) < 0:
@@ -74,6 +76,7 @@ def horizontal_coefficients_of(
                 f"{argument}: a factor of {min(factors):g} at {angles[1]:g} degrees; it must be 0 "
                 "or more at all angles: give a lesser cut_angle"
             )
+    # Angles without a factor are barred, which NaN stands for.
     factors += [math.nan] * (len(angles) - len(factors))
     return float(kind), float(len(angles)), *map(float, angles), *map(float, factors)
 

@@ -25,6 +25,8 @@ class PlaceRaster(MaskRaster):
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the places of the cells of ``window``, uint8."""
+        # A step crosses two rows or columns at most, so places modulo 8 tell which step leads from
+        # one cell to another, in a byte for each cell.
         rows = np.arange(window.y, window.y + window.height) % 8 * 8
         columns = np.arange(window.x, window.x + window.width) % 8
         places: npt.NDArray[Any] = rows.astype(np.uint8)[:, None] + columns.astype(np.uint8)
@@ -73,8 +75,11 @@ def headings(
             eastward = -1.0
         if place.y.size > 1 and place.y[1] > place.y[0]:
             southward = -1.0
+    # On a projected grid all rows are alike: the first column has the sides of every cell.
     sides = step_lengths(place, shape, cell_size, slopes_only=True)
     across, along = sides[:2, 0].tolist()
     east, south = eastward * across, southward * along
     steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
+    # East and north in this order give the angle clockwise from the north. The step (0, 0) gets an
+    # angle as well; it is never taken.
     return [math.degrees(math.atan2(dx * east, -dy * south)) % 360 for dy, dx in steps]

@@ -87,6 +87,7 @@ def factor_coefficients(factor: object, given: Mapping[str, Any] | None) -> tupl
         return (float(CONSTANT), 0.0, 0.0, 0.0, 0.0)
     if name is None:
         rows = table_of("vertical_factor", factor, NAMED, -90, 90, "a slope")
+        # The powers, which tables do not have, are 0.
         found = float(TABLE), 0.0, 0.0, float(len(rows)), *rows[:, 0], *rows[:, 1]
         coefficients = tuple(map(float, found))
         check_table("vertical_factor", coefficients)
@@ -111,11 +112,16 @@ def _named(name: str, given: dict[Any, Any]) -> tuple[float, ...]:
             "the first must be less"
         )
     zero, slope = values.get("zero_factor", 1.0), values.get("slope", 0.0)
+    # A symmetric line bends at level ground, if that lies between the cuts.
     symmetric = name.startswith("symmetric")
     angles = [low, 0.0, high] if symmetric and low < 0 < high else [low, high]
     lines = [zero + slope * (abs(angle) if symmetric else angle) for angle in angles]
+    # A power of the cosine is the negative power of the secant. The names tell which of the two
+    # factors holds downhill and which uphill.
     sec, cos = values.get("sec_power", 0.0), -values.get("cos_power", 0.0)
     down, up = {"cos": (cos, cos), "sec": (sec, sec), "cos_sec": (cos, sec)}.get(name, (sec, cos))
+    # In the order of the models: kind, powers of the secant downhill and uphill, number of rows,
+    # angles, factors.
     found = float(kind), down, up, float(len(angles)), *angles, *lines
     check_table(f"vertical_coefficients: {name!r}", found)
     return found
@@ -181,6 +187,7 @@ def _read(argument: str, path: str, names: Iterable[str]) -> Any:
         )
     try:
         with open(path, encoding="utf-8") as file:
+            # Columns are separated by spaces, tabs or commas.
             lines = [line.replace(",", " ").split() for line in file]
         return [tuple(map(float, line)) for line in lines if line and not line[0].startswith("#")]
     except ValueError as error:

@@ -141,6 +141,7 @@ class TerrainCost:
         """Name of the cost model: with directions, with one raster of heights, or with two."""
         if self.horizontal_raster is not None:
             return "terrain_horizontal"
+        # One raster given for both lengths and slopes is read once, by the model with one raster.
         both = self.surface is not None and self.elevation is not None
         return "terrain_surface" if both and self.surface is not self.elevation else "terrain"
 
@@ -151,5 +152,6 @@ class TerrainCost:
         if self.model == "terrain":
             return {"elevation": heights}
         lengths = heights if self.surface is None else self.surface
+        # The model with directions takes two rasters of heights, so one given alone serves as both.
         directions = {HORIZONTAL: self.horizontal_raster} if self.horizontal else {}
         return {"elevation": heights, "surface": lengths, **directions}

@@ -51,6 +51,7 @@ def square_side(lengths: npt.NDArray[np.float64]) -> float:
             "the raster to a CRS in metres first, or pass cell_size="
         )
     dx, dy = lengths[:2, 0].tolist()
+    # Sides computed from coordinates may differ by rounding.
     if abs(dx - dy) > 1e-6 * dx:
         raise InputError(
             f"cell_size: cells of {as_text(dy)} by {as_text(dx)} with cost='eikonal', which needs "

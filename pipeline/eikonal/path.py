@@ -43,6 +43,8 @@ class FieldReader:
             if not (dy or dx):
                 line.append((float(row), float(column)))
                 return np.array(cells, np.int64), np.array(line)
+            # The line runs along (down, right) until it meets a side of the cell. Both distances
+            # are in multiples of that vector; where they are equal it leaves by the column.
             until_y = (0.5 - dy * y) / down if dy else math.inf
             until_x = (0.5 - dx * x) / right if dx else math.inf
             step = min(until_y, until_x)
@@ -51,6 +53,7 @@ class FieldReader:
             if until_x <= until_y:
                 column, x = column + dx, -0.5 * dx
             else:
+                # It enters the next cell on the opposite side.
                 row, y = row + dy, -0.5 * dy
             cells.append((row, column))
 
@@ -60,6 +63,7 @@ class FieldReader:
         if name not in self._kept:
             if len(self._kept) >= KEPT:
                 self._kept.pop(next(iter(self._kept)))
+            # Windows overlap by a cell, so that each has all eight neighbours of its own cells.
             wide = self._side + 2
             at = Window(name[0] * self._side - 1, name[1] * self._side - 1, wide, wide)
             inside = at.clip(self._field.shape)
@@ -74,6 +78,7 @@ class FieldReader:
 def _descent(here: float, ahead: float, behind: float) -> tuple[float, int]:
     """Return how far the distance falls along an axis, and which way: 1, -1, or 0 for neither."""
     falls = here - ahead, here - behind
+    # Beyond the grid and at barriers the distance is NaN, which compares false: no descent.
     best = max((fall for fall in falls if fall > 0), default=0.0)
     return best, 0 if not best else (1 if falls[0] == best else -1)
 
@@ -82,6 +87,8 @@ def line_on_map(line: npt.NDArray[np.float64], place: Georeference) -> npt.NDArr
     """Return map coordinates (x, y) of points given by rows and columns."""
     low = np.floor(line).astype(np.int64)
     size = [None if axis is None else axis.size for axis in (place.y, place.x)]
+    # Centres need not be evenly spaced, so points are interpolated between the centres around them.
+    # In the last row or column the share of the next one is 0.
     high = np.stack(
         [part if n is None else part.clip(max=n - 1) for part, n in zip((low + 1).T, size)], axis=1
     )

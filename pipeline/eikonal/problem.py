@@ -82,6 +82,7 @@ class Eikonal(FrontierDefaults):
     @property
     def limit(self) -> int:
         """The greatest value of interest."""
+        # An infinite bound, or one that no value reaches, leaves `FAR` alone as unreached.
         return int(min(self.max_cost / self.side * SCALE, FAR - 1))
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
@@ -126,6 +127,7 @@ class Eikonal(FrontierDefaults):
             passable &= ~is_source(named[BARRIERS], self.nodata[BARRIERS], None)
         costs = np.zeros(window.shape, np.int64)
         friction = named["friction"][passable].astype(np.float64)
+        # Cells that are not passable keep the cost 0, by which the kernel knows barriers.
         costs[passable] = np.rint(friction * SCALE).astype(np.int64)
         values = np.full((window.height + 2, window.width + 2), FAR)
         if self.sources is None:
@@ -136,6 +138,7 @@ class Eikonal(FrontierDefaults):
             here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
             at = rows[here] + 1, columns[here] + 1
             np.minimum.at(values, at, self._initial(self.sources.costs[here]))
+        # Sources that begin above the bound reach nothing.
         values[values > self.limit] = FAR
         return State(values, costs, values < FAR)
 
@@ -145,13 +148,19 @@ class Eikonal(FrontierDefaults):
         strips = halo_strips(values, 1)
         _, changed = set_halo(strips, request.halo, 1, FAR)
         if changed:
+            # All reached cells of the halo wait, not only those that changed: to update their
+            # neighbours again lowers nothing.
             for waiting, strip in zip(halo_strips(state.waiting, 1), strips, strict=True):
                 waiting[...] = strip < FAR
         pending, settled = kernel("march", self.backend)(
             values, state.costs, state.waiting, bound, self.limit
         )
+        # Values flow over sides alone, so nothing is sent to the tiles at the corners. Copies,
+        # since the tile's values go on falling in later visits.
         own = [part.copy() for part in facing(inner, 1)[:SIDES]]
         known = last_sent(request.sent[:SIDES], own, FAR)
+        # A value is above the least of those that it is computed from, so the least one that
+        # changed on a side bounds what it can improve across.
         outward = [
             float(now.min(where=now < old, initial=FAR))
             for now, old in zip(own, known, strict=True)
@@ -169,6 +178,7 @@ class Eikonal(FrontierDefaults):
         """Return the distances of a tile, NaN where unreached, and counts of cells."""
         values = inner_of(state.values, 1)
         reached, passable = values < FAR, state.costs > 0
+        # Only without ``max_cost`` does an unreached cell beside a reached one show an overflow.
         if self.limit == FAR - 1:
             self._refuse_overflow(state, passable & ~reached)
         cost = np.where(reached, values * (self.side / SCALE), np.nan).astype(self.dtype)

@@ -78,11 +78,14 @@ def forest_lines(
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)
+        # Steps are those of the compass, by which the edges of a cell are named.
         other = cells + np.array([dy, dx]) * place.orientation
+        # An edge that leads out of the window belongs to a larger one.
         inside = ((other >= 0) & (other < part.shape)).all(axis=1)
         firsts.append(cells[inside])
         seconds.append(other[inside])
     start, end = np.concatenate(firsts), np.concatenate(seconds)
+    # By first cells, row by row; a stable sort keeps the directions of one cell in order.
     order = np.lexsort((start[:, 1], start[:, 0]))
     corner = np.array([part.y, part.x])
     start, end = start[order] + corner, end[order] + corner

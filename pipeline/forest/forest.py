@@ -146,8 +146,10 @@ class Forest:
         )
         border = border_cells(*place.window.shape, sides)
         width = place.window.width
+        # In the order of `DIRECTION_STEPS`: east, south-west, south, south-east.
         steps = np.array([1, width - 1, width, width + 1])
         first = tile.first.astype(np.int64)
+        # Both ends of the edges and the border in one request, which is one transfer from a GPU.
         wanted = np.concatenate([first, first + steps[tile.direction], border])
         values = get_backend(self.backend).values_at(cells, wanted)
         one, other, border_values = np.split(values, [first.size, 2 * first.size])
@@ -174,6 +176,7 @@ class Forest:
         )
         cells, values = borders.cells, borders.values
         valid = valid_cells(values, self.nodata)
+        # There is no edge to a cell of nodata.
         real = valid[borders.a] & valid[borders.b]
         a, b, seam_direction = borders.a[real], borders.b[real], borders.direction[real]
         major, minor = edge_keys(self.weight, values[a], values[b])
@@ -186,11 +189,15 @@ class Forest:
             for e, p in zip(brought, borders.positions, strict=True)
         ]
         edges = Edges.concatenate([*parts, seam])
+        # The total order of all edges of the grid: the last key counts most, identities break ties.
+        # So the forest does not depend on the tiling.
         order = np.lexsort((edges.identity, edges.minor, edges.major))
 
         border_number = np.full(cells.size, -1, np.int64)
         border_number[borders.border] = np.arange(borders.border.size)
         fate, ends = contract(edges.a, edges.b, order, border_number)
+        # Undecided edges are passed up between border cells of this node, with their own places in
+        # the order.
         up = np.flatnonzero(fate == UP)
         decided = fate == IN
 
@@ -200,6 +207,7 @@ class Forest:
             Edges(ends[up, 0], ends[up, 1], edges.major[up], edges.minor[up], edges.identity[up]),
             sum(s.vertex_count for _, s in children),
             sum(s.edge_count for _, s in children) + int(decided.sum()),
+            # Whole numbers in units of 2**-1074, rounded by the root alone.
             sum(s.total for _, s in children) + exact_sum(weights),
         )
         saved = MergeState(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
@@ -225,10 +233,14 @@ class Forest:
         self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
     ) -> list[Message]:
         """Return for each child which of its edges are in the forest."""
+        # The edges of a node are those of its children, child by child, and then its seams, as
+        # `merge` has concatenated them.
         kept = saved.decided_in.copy()
         kept[saved.passed_up] = message.kept
         cells, positions = join_borders(place.window, children)
         border = border_cells(*place.window.shape, place.sides)
+        # A seam edge is a bit at the first of its two cells, and goes to the child that has this
+        # cell. Bits from further up are at the node's own border.
         seams = np.zeros(cells.size, np.uint8)
         seams[np.searchsorted(cells, border)] = message.seams
 
@@ -244,6 +256,7 @@ class Forest:
         """Return the forest edges of a tile as bits of each cell."""
         first, direction = saved.first[message.kept], saved.direction[message.kept]
         border = border_cells(*place.window.shape, place.sides)
+        # Edges of this tile that were decided further up, and seam edges that begin at its border.
         bits = np.concatenate([(1 << direction).astype(np.uint8), message.seams])
         draw = kernel("draw_edges", self.backend)
         cells = np.concatenate([first, border])

@@ -57,6 +57,8 @@ class Turned:
 
     def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
         """Return the summary and the saved state of a node."""
+        # Turned, another child is the north-western one, which comes first: its size tells where
+        # the seams are.
         places, order = self._children([child for child, _ in children])
         below = [(own, children[n][1]) for own, n in zip(places, order, strict=True)]
         summary_and_state: tuple[Any, Any] = self.problem.merge(self._place(place), below)

@@ -205,6 +205,7 @@ def _refuse_labels(pairs: list[tuple[int, int]], results: list[xr.Dataset]) -> N
     """Raise InputError if pairs of positions could be labels of the sources of other results."""
     known = [np.ravel(result.attrs.get("source_labels", ())).tolist() for result in results]
     ends = {end for pair in pairs for end in pair}
+    # Numbers that are no labels of sources can only be positions.
     if not all(any(end in labels for labels in known) for end in ends):
         return
     for end in sorted(ends):
@@ -253,9 +254,12 @@ def _check_place(a: xr.Dataset, b: xr.Dataset) -> None:
 def _sum_of(first: xr.DataArray, second: xr.DataArray, nothing: Any) -> xr.DataArray:
     """Return the sum of two cost rasters, ``nothing`` where either is unreached."""
     one, other = first.data, second.data
+    # Unreached cells are NaN, or -1 in integers: neither is 0 or more.
     reached = first.copy(data=(one >= 0) & (other >= 0))
     total = first.copy(data=one + other)
     if isinstance(nothing, np.unsignedinteger):
+        # Costs are below 2**60, so the sum fits; unsigned numbers have room for ``nothing`` above
+        # it.
         total = total.astype(np.uint64)
     return total.where(reached, nothing)
 

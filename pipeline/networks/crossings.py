@@ -71,6 +71,7 @@ class ZoneCrossings:
     ) -> Table:
         """Return the least crossing of each pair of labels in a part."""
         *surface, cost, zones = cells
+        # A part is no node of the tree: only its window is used here.
         place = Place(Node(0, 0), window, Sides(False, False, False, False), self.shape)
         tile = self.allocation.distance.surface(place, surface, frame)
         ring = window.grow(self.halo)
@@ -150,6 +151,7 @@ class RegionNetwork:
         cells = [
             *(np.full((4, 4), 4, raster.dtype) for raster in self.distances.rasters),
             np.ones((4, 4), self.problem.distance.dtype),
+            # A zone for each cell, so that there are crossings by which the kernels are compiled.
             np.arange(16).reshape(4, 4),
         ]
         whole = Window(0, 0, 4, 4)
@@ -226,6 +228,7 @@ def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLa
     import xarray as xr
 
     place, width = like.georeference, like.shape[1]
+    # Cells were numbered from the north-west; turned again, they are those of the raster.
     numbers = place.orientation.turn_cells(crossings.cells, like.shape)
     ends = np.stack(np.divmod(numbers, width), axis=2)
     reader = PathReader(directions, xr.Dataset(), place.orientation)

@@ -51,6 +51,7 @@ def estimate_map(
     """
     side = part_side(grid.layout.tile, grid.layout.shard)
     rows, columns = (_with_halos(length, side, halo) for length in grid.shape)
+    # A part with its halo, which ends at the edges of the grid.
     largest = [min(side + 2 * halo, length) for length in grid.shape]
     memory = largest[0] * largest[1] * state + grid.shard_cells * 2 * written + more
     plan = grid.plan_sweep(

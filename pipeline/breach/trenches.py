@@ -65,6 +65,7 @@ class Trenches:
         surface = np.ascontiguousarray(turn(surface))
         window, frame = (self.orientation.turn_window(w, self.shape) for w in (window, frame))
         part = window.within(frame)
+        # The surface itself stays as it is: no trench depends on another, whatever their order.
         breached = surface[1:-1, 1:-1][part].copy()
         # pits whose trenches may lead into this part; the surface begins a cell before the frame
         top, left = part[0].start + 1, part[1].start + 1
@@ -73,11 +74,13 @@ class Trenches:
             min(top + window.height + self.reach, frame.height + 1),
             min(left + window.width + self.reach, frame.width + 1),
         )
+        # Two pits are never neighbours, so two rows by two columns hold one at most.
         room = -(-(last[0] - first[0]) // 2) * -(-(last[1] - first[1]) // 2)
         pits = np.empty(room, np.int64)
         count = find_pits(surface, pits, first, last, self.reach)
         dig = kernel("dig_trenches", self.backend)
         for start in range(0, count, PITS_AT_ONCE):
+            # Raises if the run was cancelled.
             check()
             some = pits[start : min(start + PITS_AT_ONCE, count)]
             dig(surface, some, self.reach, self.deepest, breached, (top, left))
@@ -97,6 +100,7 @@ class Trenches:
                     f"{frame.x + column}; trenches are dug in float64, which holds whole numbers "
                     f"up to 2**53: subtract an offset, or declare it as nodata="
                 )
+        # A ring of NaN, so that kernels need not look whether a neighbour is in the array.
         surface = np.full((frame.height + 2, frame.width + 2), np.nan)
         surface[1:-1, 1:-1] = heights
         surface[1:-1, 1:-1][~valid] = np.nan

@@ -23,6 +23,7 @@ from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
 
 LN2 = math.log(2)
+# Of the series of expm1 below ln 2: the next term is less than 2**-60 of the sum.
 TERMS = 18
 WIDER = 1 + 1e-6
 """Factor by which a run's bound exceeds that of its costs, which is applied exactly later."""
@@ -81,6 +82,8 @@ class Growth(NamedTuple):
         """The greatest cost of the run that may count."""
         if self.plain or math.isinf(self.most):
             return self.most
+        # A maximum below the initial cost leaves only the sources in the run; `LeastOfRuns` drops
+        # them.
         return max(float(self.inverse(max(self.most, self.base))) * WIDER, 0.0)
 
     def apply(self, cost: Reals) -> Reals:
@@ -98,9 +101,12 @@ def grown(x: Reals) -> Reals:
     with x as computed.
     """
     with np.errstate(over="ignore", invalid="ignore"):
+        # exp(x) = 2**halvings * exp(rest) with 0 <= rest < ln 2. Beyond 1e4 the result is infinite
+        # anyway.
         halvings = np.floor(np.minimum(x, 1e4) / LN2)
         rest = np.maximum(x - halvings * LN2, 0.0)
         series = np.ones_like(rest)
+        # Horner's scheme.
         for term in range(TERMS, 1, -1):
             series = 1.0 + series * rest / term
         fraction = np.minimum(series * rest, 1.0)

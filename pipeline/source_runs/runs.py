@@ -113,6 +113,7 @@ class RunsInTurn(Stages):
 
     def attributes_after(self, known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         """Return the numbers of cells: of the last run, or of what is merged."""
+        # Statistics of a run, else of a merge, which counts reached cells alone.
         if "unreached_cells" in found:
             self._started |= found["reached_cells"] > 0
         else:
@@ -138,12 +139,14 @@ def run_each(
         )
         sets: list[tuple[str, Growth | None]] = [(own, run.growth)]
         if before:
+            # What earlier runs left has grown already.
             sets.insert(0, (before, None))
         outputs = problem.outputs if last else written
         least = LeastOfRuns(written, tuple(growth for _, growth in sets), outputs)
         reads = tuple(prefix + v.name for prefix, _ in sets for v in written)
         before = f"least-{number}-"
         merge = partial(LeastEngine, least)
+        # The last merge writes the result; those before write rasters that the next merge reads.
         if last:
             stages.append(Stage(reads, merge))
         else:
@@ -178,6 +181,7 @@ def job_of_runs(
     described = list(zip(jobs, growths, strict=True))
     runs = tuple(OneRun.of_job(job, growth) for job, growth in described)
     known = {**problem.known_attributes, SOURCE_RUNS: len(runs)}
+    # `corridor` refuses such results: the costs of two paths are no longer that of both together.
     if not all(growth.multiplier == 1 and growth.rate == 0 for growth in growths):
         known[COSTS_ADD_UP] = "no"
     whole = StrongSources(runs, inputs, wanted, known, problem.backend, table)

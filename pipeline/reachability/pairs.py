@@ -76,6 +76,7 @@ class EndSets:
 
     def joined_by(self, labels: Cells) -> npt.NDArray[np.bool_]:
         """Return for each pair whether its ends share a label, given a label for each cell."""
+        # The first cells of both ends decide for single cells; sets of several are compared below.
         one, other = labels[self.first[self.pairs]].T
         joined: npt.NDArray[np.bool_] = one == other
         for pair in np.flatnonzero((np.diff(self.first)[self.pairs] > 1).any(axis=1)).tolist():
@@ -123,6 +124,7 @@ class Query:
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
         run = self.tasks(pair)
+        # The memory for states is divided among the searches that run in this process.
         run.states.cache.divide(share)  # searches beside this one
         try:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
@@ -159,7 +161,10 @@ def search_all(
                 workers.everywhere(forget, run.context.token)
             return
         count = sum(1 for _ in workers.idle())
+        # Searches in threads of this process divide its memory for tile states; workers have their
+        # own.
         share = 1 if client else count
+        # At least four tasks for each worker, so that all end at about the same time.
         many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(count, 1))))
         away: dict[Any, list[int]] = {}
         todo = pairs.tolist()
@@ -191,6 +196,7 @@ class PointLabels(Components):
         summary, saved = super().leaf(place, *cells)
         here, window = self._here(place), place.window
         y, x = self.point_rows[here] - window.y, self.point_columns[here] - window.x
+        # In place of the labels of the tile: one row with those of the points.
         points = CellLabels(saved.labels.at(y * window.width + x)[None])
         return summary, replace(saved, labels=points)
 
@@ -233,4 +239,5 @@ def _warm_up(query: Query) -> None:
     if may_use_numba(query.backend):
         hops = query._hops_from(np.zeros((1, 2), np.int64))
         warm_up(hops, [query.mask.dtype], neighbours=True)
+    # A tile of one cell with its halo, for walks back along the hops.
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0, NORTH_UP)

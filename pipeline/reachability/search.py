@@ -90,10 +90,15 @@ class Search:
         for end, field in enumerate(self._run.problem.hops):
             for tile, key in (field.starts(self._tile) or {}).items():
                 self._lower(tile, end, key)
+        # A path of at most one hop more than both levels together would have been seen, so one that
+        # short is proved to be a shortest one. Without ``hops`` any path will do.
         while self._least > sum(self._levels) + 1 and (hops or math.isinf(self._least)):
+            # The end that has settled fewer cells goes on, so a small component ends the search
+            # early.
             end = int(self._settled[1] < self._settled[0])
             self._advance(end, self._levels[end] + self._stride)
             for other in (0, 1):
+                # Nothing is left to improve: this end has found all cells that it can reach.
                 if all(math.isinf(keys[other]) for keys in self._keys.values()):
                     self._levels[other] = math.inf
             if math.inf in self._levels and math.isinf(self._least):
@@ -109,12 +114,16 @@ class Search:
         away: dict[Any, list[Tile]] = {}
         while True:
             if not beyond_proof:
+                # With the other end's level this one proves the path that is known; more would be
+                # wasted.
                 level = min(level, max(start, self._least - 1 - self._levels[1 - end]))
             levels = (level, self._levels[1]) if end == 0 else (self._levels[0], level)
             busy = {tile for tiles in away.values() for tile in tiles}
             for worker in self._workers.idle():
+                # A tile is visited by one task at a time.
                 ready = [t for t, k in self._keys.items() if k[end] <= level and t not in busy]
                 part, parts = self._workers.part(worker)
+                # The worker that keeps the tile's state, as long as workers neither come nor go.
                 mine = [t for t in sorted(ready) if _owner(t) % parts == part]
                 mine = mine[: self._workers.share(worker, len(mine))]
                 if mine:
@@ -125,6 +134,7 @@ class Search:
                     away[ticket] = mine
                     busy.update(mine)
                     for tile in mine:
+                        # What arrives during the visit makes a new key, and so another visit.
                         del self._keys[tile]
             if not away and not any(keys[end] <= level for keys in self._keys.values()):
                 break
@@ -150,6 +160,7 @@ class Search:
         reached = self._reached.setdefault(tile, [0, 0])
         new = settled = 0
         for end, visit in enumerate(met.visits):
+            # Fields count `PER_HOP` for a hop, keys are hops.
             self._lower(tile, end, visit.pending / PER_HOP)
             new += max(visit.reached - reached[end], 0)
             settled += visit.settled
@@ -181,15 +192,19 @@ class Search:
 
     def _trace(self, length: int) -> Array:
         """Return the cells of the path, from the first end to the second."""
+        # Both fields must be final up to the middle of the path, at which the walks back begin; a
+        # search that was stopped early may not have come so far.
         lengths = (length // 2, length - length // 2)
         for end, part in enumerate(lengths):
             if self._levels[end] < part:
                 self._advance(end, float(part), beyond_proof=True)
+        # The first cell midway in the whole grid, whatever the tiling and the order of visits.
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
         shape = self._run.context.quadtree.shape
         cell = int(self._run.problem.orientation.turn_cells(index, shape))
         middle = divmod(cell, shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))
+        # Both walks begin with the middle cell.
         return np.concatenate([first[::-1], second[1:]])
 
     def _walk_back(self, end: int, cell: tuple[int, int]) -> Array:
@@ -199,6 +214,7 @@ class Search:
             tile = ahead[0] // self._tile, ahead[1] // self._tile
             request = self._request(tile, self._levels, Trace(end, *ahead))
             (met,) = self._at_owner(tile, visit_tiles, self._handle, [request])
+            # A visit to trace relaxes the tile as well: what it changed must not be lost.
             self._take_in(tile, met)
             parts.append(met.cells)
             ahead = met.ahead

@@ -279,6 +279,8 @@ class _PairSearch:
 
     def _search(self, client: Client | None, cancelled: Event) -> None:
         query = self.query
+        # A single pair is searched at once. Of several, those in different components need no
+        # search, and would take the longest: each would fill a whole component.
         connected = np.ones(len(query.ends), np.bool_)
         if len(query.ends) > 1:
             connected = connected_pairs(query, client, cancelled)
@@ -330,8 +332,10 @@ def _ends(
         raise InputError(
             f"s, t: {counts[0]} and {counts[1]} points; give as many of each, or one of one"
         )
+    # Sets of cells are numbered s first, then t, one after the other.
     first = np.cumsum([0, *(len(cells) for some in sets for cells in some)])
     numbers = (np.arange(counts[0]), np.arange(counts[1]) + counts[0])
+    # A single end is paired with each of the others.
     pairs = np.stack([np.broadcast_to(n, max(counts)) for n in numbers], axis=1)
     ends = EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
     return ends, np.concatenate(moved)[pairs] if radius else None
@@ -358,6 +362,7 @@ def _cells_of_geometries(mask: MaskRaster, layer: VectorLayer, name: str) -> lis
     place = mask.georeference
     spans = burn(layer.on_grid(place, name), place, mask.shape, False, name)
     sets: list[list[Cells]] = [[] for _ in layer.geometry]
+    # By rows, so that each tile is read while it is in the cache.
     for row, start, stop, number in np.stack(spans, axis=1)[np.argsort(spans.row)].tolist():
         (there,) = np.nonzero(mask.read(Window(row, start, 1, stop - start))[0])
         sets[number].append(np.stack([np.full(there.size, row), there + start], axis=1))

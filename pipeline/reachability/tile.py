@@ -97,6 +97,7 @@ class EndPair(TileDefaults):
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> PairState:
         """Return the initial state of a tile: only the ends in it are reached."""
         surface = self.hops[0].surface(place, cells, frame)
+        # The two fields share the mask; only what a search changes is kept for each.
         dist, keys, fresh = (a.copy() for a in (surface.dist, surface.keys, surface.fresh))
         surfaces = surface, replace(surface, dist=dist, keys=keys, fresh=fresh)
         first, second = (
@@ -128,8 +129,11 @@ class EndPair(TileDefaults):
         if least >= unreached:
             return math.inf, -1
         hops = least // PER_HOP
+        # Cells on a shortest path whose distance from the first end is half its length, rounded
+        # down.
         on_way = (total == least) & (first == PER_HOP * (hops // 2))
         midway = np.flatnonzero(self.orientation.turn(on_way))
+        # The middle of the path lies in another tile, which reports it.
         if not midway.size:
             return hops, -1
         place = state.place
@@ -145,8 +149,11 @@ class EndPair(TileDefaults):
         connectivity = self.hops[0].connectivity
         cells, last = descend(dist, PER_HOP, connectivity, row, column, self.orientation)
         y, x = cells[-1].tolist()
+        # The next cell lies beyond the tile: its owner goes on from there.
         if last != (y, x):
             return cells + corner, (last[0] + window.y, last[1] + window.x)
+        # The walk has stopped though it is not at an end, which has distance 0. (``dist`` has a
+        # halo of one cell.)
         if dist[y + 1, x + 1]:
             raise RunError(
                 f"st-connected: no cell around row {y + window.y}, column {x + window.x} is a hop "
@@ -165,6 +172,7 @@ class EndPair(TileDefaults):
 
     def size(self, state: PairState) -> int:
         """Return the bytes of memory that a tile's state occupies."""
+        # The mask is there once but counted with each field.
         shared = int(state.fields[0].state.friction.nbytes)
         return sum(field.nbytes for field in state.fields) - shared
 

@@ -62,6 +62,7 @@ def read_roads(lines: VectorLike) -> VectorLayer:
         raise InputError(
             f"lines: geometry {at} is a {layer.geometry[at].geom_type}; give lines alone"
         )
+    # Each part of a multi-line becomes a line with the columns of the whole.
     if (kinds == 5).any():
         parts, number = get_parts(layer.geometry, return_index=True)
         columns = {name: np.asarray(values)[number] for name, values in layer.columns.items()}
@@ -124,6 +125,7 @@ def _nodes(points: Array, first: Integers) -> tuple[Integers, int]:
     """
     import pandas as pd
 
+    # A complex number stands for both coordinates, which must be equal to the last bit.
     number, known = pd.factorize(points[:, 0] + 1j * points[:, 1])
     count = np.bincount(number, minlength=len(known))
     same = np.flatnonzero(number[1:] == number[:-1]) + 1
@@ -131,6 +133,7 @@ def _nodes(points: Array, first: Integers) -> tuple[Integers, int]:
     same = same[~np.isin(same, first)]
     count -= np.bincount(number[same], minlength=len(known))
     is_node = count > 1
+    # The first and the last point of each line.
     is_node[number[first[:-1]]] = is_node[number[first[1:] - 1]] = True
     names = np.cumsum(is_node) - 1
     return np.where(is_node[number], names[number], -1), int(is_node.sum())
@@ -144,6 +147,8 @@ def _sizes(points: Array, place: Georeference, metres: bool) -> Array:
         assert place.crs_wkt is not None
         size[:-1] = ellipsoid_of(parse_wkt(place.crs_wkt)).inv(x, y, to_x, to_y)[2]
         return size
+    # From the last point of a line to the first of the next there is a length too, which nobody
+    # uses.
     size[:-1] = np.hypot(to_x - x, to_y - y)
     if metres:
         size *= place.metres

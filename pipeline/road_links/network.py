@@ -68,11 +68,13 @@ def find_ends(pieces: Pieces, direction: Array, where: Array) -> PieceEnds:
     """Return the ends of pieces; ``where`` are the columns and rows of nodes, then of ports."""
     code, cells = pd.factorize(np.tile(pieces.cell, 2))
     point = np.concatenate([pieces.start, pieces.end])
+    # One number for each point and cell; ``code`` numbers the cells that have pieces.
     end, key = pd.factorize(point * len(cells) + code)
     of_start, of_end = np.split(end, 2)
     point, code = np.divmod(key, len(cells))
     forward, backward = direction != BACKWARD, direction != FORWARD
     arrive, leave = np.zeros((2, point.size), np.bool_)
+    # A piece that is open forward leads away from its start and to its end; backward, the reverse.
     arrive[of_end[forward]] = leave[of_start[forward]] = True
     arrive[of_start[backward]] = leave[of_end[backward]] = True
     return PieceEnds(of_start, of_end, point, cells[code], where[point], arrive, leave)
@@ -94,14 +96,19 @@ def find_vertices(ends: PieceEnds, cost: Array, nodes: int) -> Vertices:
     # rounded, so that points equally far stay so
     away = ((ends.where - middle[group]) ** 2).sum(axis=1).round(9)
     port = ends.point >= nodes
+    # In each group first the end where most pieces meet, nodes before ports, then the nearest to
+    # the middle of the group. The number of the point breaks ties.
     order = np.lexsort((ends.point, away, port, -degree, group))
+    # The first end of each group.
     chosen = order[np.cumsum(size) - size]
 
     arcs = Arcs(ends.of_start, ends.of_end, cost)
     distance = np.full(n, np.inf)
     distance[chosen] = 0.0
+    # Shortest paths from each vertex along the pieces of its group, in both directions.
     spread(_rows(_both_ways(arcs), n), chosen, distance, "active", n)
     cell, where = ends.cell[chosen], ends.where[chosen]
+    # A piece from border to border meets no other in the cell: its vertex is its middle.
     lone = np.flatnonzero(port[ends.of_start] & port[ends.of_end])
     for side in (ends.of_start, ends.of_end):
         distance[side[lone]] = cost[lone] / 2
@@ -114,6 +121,7 @@ def crossings(ends: PieceEnds, vertices: Vertices, directed: bool) -> Arcs:
     order = np.argsort(ends.point, kind="stable")
     found = []
     for apart in (1, 2, 3):  # at most four cells meet at a point
+        # Sorted by points, cells that meet at one are at most three places apart.
         one, other = order[:-apart], order[apart:]
         meet = ends.point[one] == ends.point[other]
         one, other = one[meet], other[meet]
@@ -158,6 +166,7 @@ def leave_out(arcs: Arcs, access: Mask, directed: bool) -> Arcs:
             "of points at which one gets on or off; pass access='everywhere' for some of them"
         )
     if not directed:
+        # Undirected shortcuts were found from both ends.
         once = tail < head
         tail, head, cost = tail[once], head[once], cost[once]
     return join([_some(arcs, kept), Arcs(tail, head, cost)])

@@ -181,7 +181,9 @@ def roads(
     pace = np.ones(len(layer))
     if cost == "time" or speed is not None:
         speeds = speeds_of(layer, speed)
+        # An infinite speed marks lines that are left out.
         layer, speeds = _without(layer, np.isfinite(speeds)), speeds[np.isfinite(speeds)]
+        # From km/h to seconds a metre, and from these to the unit asked for.
         pace = 3.6 / speeds / UNITS[unit] if cost == "time" else np.ones(speeds.size)
     rules = Rules(pace, directions_of(layer, oneway), access_of(layer, access))
     graph = _graph(place_lines(layer, raster, cost == "time"), rules, raster)
@@ -207,6 +209,7 @@ def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
             "lines: no line passes the raster; is the layer of this area, and its CRS right?"
         )
     # a short bridge within a cell is a road like any other, if one may leave it at both ends
+    # Points from ``lines.nodes`` on are ports at borders of cells; the index is clipped for these.
     enclosed = may_leave[np.minimum(cut.start, lines.nodes - 1)]
     enclosed &= may_leave[np.minimum(cut.end, lines.nodes - 1)]
     on_ground = (rules.access[cut.line] == EVERYWHERE) | ((cut.cell != MANY) & enclosed)
@@ -248,6 +251,7 @@ def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
 
 def _nodes_with_access(lines: Lines, access: Array) -> Mask:
     """Return the nodes where lines without access in between can be left."""
+    # Each occurrence of a node in a line.
     point = np.flatnonzero(lines.node >= 0)
     node = lines.node[point]
     line = np.searchsorted(lines.first, point, side="right") - 1
@@ -255,6 +259,8 @@ def _nodes_with_access(lines: Lines, access: Array) -> Mask:
     # a line in passing meets a node with two sides
     sides = np.bincount(node, np.where(at_end, 1, 2), lines.nodes)
     found = sides == 1
+    # Besides dead ends, nodes on a line that can be left anywhere, and ends of lines with access at
+    # their ends.
     found[node[access[line] == EVERYWHERE]] = True
     found[node[at_end & (access[line] == ENDS)]] = True
     return np.asarray(found)
@@ -274,6 +280,7 @@ def _stretches(
     them to the vertices of roads that they share with other lines.
     """
     count = vertices.cell.size
+    # Nodes of stretches are vertices of their own, numbered after those of cells.
     nodes, number = np.unique(np.append(stretches.start, stretches.end), return_inverse=True)
     start, end = np.split(number + count, 2)
     weight = stretches.length * rules.pace[stretches.line]
@@ -282,6 +289,7 @@ def _stretches(
     found = [Arcs(start[forward], end[forward], weight[forward])]
     against = direction == BACKWARD
     found.append(Arcs(end[against], start[against], weight[against]))
+    # Where a stretch meets roads on the ground, arcs join its node to the vertices of their cells.
     shared = np.flatnonzero(np.isin(ends.point, nodes[may_leave[nodes]]))
     node = np.searchsorted(nodes, ends.point[shared]) + count
     on_road, way = vertices.of_end[shared], vertices.distance[shared]
@@ -305,6 +313,7 @@ def _valid(raster: Raster, cells: Integers) -> Mask:
     side = raster.tile or _READ_SIDE
     rows, columns = np.divmod(cells, raster.shape[1])
     across = -(-raster.shape[1] // side)
+    # Cells by tiles, so that each tile is read once; those outside (-1) come first and are passed.
     tile = np.where(cells < 0, -1, rows // side * across + columns // side)
     order = np.argsort(tile, kind="stable")
     found = np.zeros(cells.size, np.bool_)

@@ -35,6 +35,7 @@ _DIRECTIONS = {
     **dict.fromkeys(("no", "false", "0", "0.0", "reversible", "alternating"), BOTH),
 }
 _NO = {"", "no", "false", "0"}
+# GDAL writes other tags as text in the manner of PostgreSQL's hstore: "key"=>"value","key"=>...
 _TAG = re.compile(r'"((?:[^"\\]|\\.)*)"=>"((?:[^"\\]|\\.)*)"')
 TAGS = "highway", "oneway", "junction", "bridge", "tunnel"
 
@@ -151,6 +152,7 @@ def directions_of(layer: VectorLayer, oneway: object) -> npt.NDArray[np.int8]:
         texts = [""] * len(layer)
     else:
         texts = _texts(_column(layer, name, "oneway"))
+    # OpenStreetMap implies one-way roads where the tag is missing; columns of one's own do not.
     implied = _implied(layer) if name == "oneway" else np.zeros(len(layer), np.int8)
     found = implied.copy()
     for number, text in enumerate(texts):
@@ -185,6 +187,7 @@ def access_of(layer: VectorLayer, access: object) -> Array:
     if access is None:
         for name in ("bridge", "tunnel"):
             if name in layer.columns:
+                # Any value of these tags but "no" is a bridge or a tunnel, such as "viaduct".
                 found[[text not in _NO for text in _texts(layer.columns[name])]] = JUNCTIONS
         if "highway" in layer.columns:
             kinds = _texts(layer.columns["highway"])

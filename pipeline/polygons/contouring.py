@@ -57,6 +57,8 @@ def reachable(levels: Sequence[float], dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "f":
         return np.array(levels, np.float64)
     limits = np.iinfo(dtype) if dtype.kind in "iu" else np.iinfo(np.uint8)
+    # -(-level // 1) rounds up: a whole number is at least a level if it is at least the next whole
+    # one.
     whole = [max(-int(-level // 1), int(limits.min)) for level in levels]
     return np.array([n for n in whole if n <= limits.max], limits.dtype)
 
@@ -109,6 +111,7 @@ class Pieces:
         begin, end = np.searchsorted(key, pieces[:, 1:].T)
         first, last = pieces[:, 0] * key.size + begin, pieces[:, 0] * key.size + end
         onward = np.searchsorted(first, last)
+        # Beyond the last piece; the comparison below then finds that it is not the next one.
         onward[onward == first.size] = 0
         onward[first[onward] != last] = -1
         listed, ends = np.empty((2, onward.size), np.int64)
@@ -116,7 +119,9 @@ class Pieces:
         sizes = np.diff(ends, prepend=0)
         heads = listed[ends - sizes]
         number = pieces[heads, 0]
+        # By level or band, then by the place at which they begin, so that the parts do not matter.
         rank = np.lexsort((heads, number))
+        # A piece gives its first vertex; the last vertex of a line is the end of its last piece.
         last = listed[ends - 1] if with_ends else listed[:0]
         places = np.concatenate([pieces[listed, 1], pieces[last, 2]])
         at = np.concatenate([offsets[listed, 0], offsets[last, 1]])
@@ -129,6 +134,7 @@ class Pieces:
 
     def _positions(self, keys: Integers, offsets: Reals) -> tuple[Reals, Reals, Array]:
         """Return the rows and columns of vertices, and which are corners of the outline."""
+        # The reverse of the numbering of crossings in `orograph.kernels.polygons.contours`.
         across = 2 * self.shape[1] + 1
         crossings = (2 * self.shape[0] + 1) * across * 2 * self.levels
         corner = keys >= crossings

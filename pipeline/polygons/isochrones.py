@@ -116,6 +116,7 @@ def isochrones(
     if unit is not None:
         unit = parse_unit(unit)
         scale = unit_scale(of_costs, unit, "cost")
+        # Costs stay in their own units; levels are converted, and named as they were given.
         bounds = tuple(level / scale for level in named)
     check_flag("polygons", polygons)
     check_flag("parts", parts)
@@ -168,8 +169,11 @@ def bands_of(
     first = (rings.ends - sizes)[of_ring]
     x, y = rings.columns - rings.columns[first], rings.rows[first] - rings.rows
     after = _next_in_ring(rings.ends)
+    # Twice the signed areas of the rings (shoelace formula). Rings around no area, at cells that
+    # equal a level, are left out.
     doubled = np.bincount(of_ring, x * y[after] - x[after] * y, minlength=sizes.size)
     kept = (sizes > 2) & (doubled != 0)
+    # On a mirrored map a ring runs the other way round: its vertices are reversed.
     if mirrored:
         vertices = vertices[2 * first + sizes[of_ring] - 1 - np.arange(of_ring.size)]
     chosen = kept[of_ring]
@@ -183,6 +187,7 @@ def bands_of(
     if parts:
         areas, which = shapely.get_parts(areas, return_index=True)
         bands = bands[which]
+    # The first band begins at 0, where costs begin, unless levels show that values may be less.
     lowest = 0.0 if levels[0] > 0 else -np.inf
     lower, upper = np.array([lowest, *levels[:-1]]), np.array(levels)
     columns = {"lower": lower[bands], "upper": upper[bands]}
@@ -230,12 +235,14 @@ def _with_holes(
 
     outer, holes = np.flatnonzero(areas > 0), np.flatnonzero(areas < 0)
     shells = shapely.polygons(rings[outer])
+    # A point within the hole, since its vertices may lie on the rings of other areas.
     inside = shapely.point_on_surface(shapely.polygons(rings[holes]))
     hole, shell = shapely.STRtree(shells).query(inside, predicate="within")
     # of those around it in its band the smallest that is larger than it
     fits = (bands[outer[shell]] == bands[holes[hole]]) & (areas[outer[shell]] > -areas[holes[hole]])
     hole, shell = hole[fits], shell[fits]
     order = np.lexsort((areas[outer[shell]], hole))
+    # In the order of holes, then of areas: the first shell of each hole is the smallest.
     hole, smallest = np.unique(hole[order], return_index=True)
     owner = shell[order][smallest]
     owners = np.concatenate([np.arange(outer.size), owner])
@@ -258,6 +265,8 @@ def _without_straight_corners(rings: Chains) -> Chains:
     before[after] = np.arange(after.size)
     straight = np.zeros(after.size, np.bool_)
     for along in (rings.rows, rings.columns):
+        # The outline runs along rows and columns, so it goes straight on where one coordinate
+        # stays.
         straight |= (along[before] == along) & (along[after] == along)
     kept = ~(straight & rings.corner)
     ends = np.append(0, np.cumsum(kept))[rings.ends]
@@ -269,6 +278,7 @@ def _on_map(chains: Chains, place: Georeference, shape: tuple[int, int]) -> tupl
     x, y, mirrored = edges_of_cells("cost", place, shape)
     found = []
     for positions, edges, centres in ((chains.columns, x, place.x), (chains.rows, y, place.y)):
+        # Edges and centres of cells in turn: places are in half cells, and cells need not be even.
         lattice = np.empty(2 * edges.size - 1)
         lattice[::2] = edges
         lattice[1::2] = (edges[1:] + edges[:-1]) / 2 if centres is None else centres

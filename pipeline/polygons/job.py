@@ -37,6 +37,7 @@ class TracedParts(MapOverlap):
         for part in tree.nodes(joined.bit_length() - 1, node):
             context.stop_if_cancelled()
             tables.append(self._solve(tree.window(part)))
+        # In this order: a shard that is done has its tables.
         context.checkpoints.save("rows", node, tables, compressed=False)
         context.checkpoints.save("done", node, True)
 
@@ -103,6 +104,7 @@ def edges_of_cells(
     """
     rows, columns = np.arange(shape[0] + 1.0), np.arange(shape[1] + 1.0)
     if place.y is None or place.x is None:
+        # Without coordinates centres of cells are at whole numbers, and y runs downwards.
         return columns - 0.5, rows - 0.5, True
     transform: Any = place.transform
     if transform is None:

@@ -115,6 +115,7 @@ def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: b
     if mirrored:  # the other way round, from the same corner
         begin = np.repeat(rings.ends - sizes, sizes)
         rank = np.arange(corners.size) - begin
+        # Corner 0 stays the first; then come the last, the one before it, and so on.
         corners = corners[begin + (np.repeat(sizes, sizes) - rank) % np.repeat(sizes, sizes)]
     row, column = np.divmod(corners, shape[1] + 1)
     vertices = np.stack([x[column], y[row]], axis=1)
@@ -123,6 +124,8 @@ def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: b
     areas = shapely.polygons(lines, indices=rings.region)
     found = rings.labels
     if not parts:
+        # `multipolygons` takes sorted indices; a stable sort keeps the polygons of a label in
+        # order.
         order = np.argsort(found, kind="stable")
         found, of_label = np.unique(found, return_inverse=True)
         areas = shapely.multipolygons(areas[order], indices=of_label[order])

@@ -70,10 +70,14 @@ class Tracing:
         count = number_regions(inner, np.ascontiguousarray(there[1:-1, 1:-1]), numbers, first)
         rows, columns = self.shape
         walks = trace_boundaries(padded, there, window.y, window.x, columns, numbers)
+        # First cells in the grid, by which regions are numbered whatever the parts.
         y, x = np.divmod(first[:count], window.width)
         table = dict(zip(WALKS, walks, strict=True))
         table["labels"] = inner.reshape(-1)[first[:count]]
         table["cell"] = (y + window.y) * columns + x + window.x
+        # Runs on the north and west sides are named by their own cells, those on the south and east
+        # by the cells across: so the runs of two parts that meet have the same numbers. Along
+        # columns cells are numbered column by column, so that a run is a range there too.
         along_row = window.y * columns + window.x + np.arange(window.width)
         along_column = window.x * rows + window.y + np.arange(window.height)
         table["north"] = _runs(numbers[0], along_row)
@@ -104,6 +108,7 @@ def _runs(numbers: Integers, places: Integers) -> Integers:
     ``places`` are those of the cells across the side, or of the cells themselves, in a row or
     column of the grid.
     """
+    # A run ends where the region changes; runs of nodata (-1) are dropped.
     cuts = np.flatnonzero(np.diff(numbers)) + 1
     first, last = np.append(0, cuts), np.append(cuts, numbers.size) - 1
     kept = numbers[first] >= 0
@@ -127,13 +132,16 @@ def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:
     order = np.argsort(first)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
+    # Each walk goes on with the one whose first side is the side on which it ends.
     onward = order[np.searchsorted(first[order], onward)]
     joined, ends = np.empty_like(corners), np.empty((first.size, 2), np.int64)
     count, _ = join_walks(corners, starts, onward, joined, ends)
+    # A ring turns at four corners at least.
     rings, found = np.empty_like(corners), np.empty((corners.size // 4, 3), np.int64)
     number = split_rings(joined, ends[:count], shape[1], rings, found)
     end, walk, area = found[:number].T
     of_ring = root[region[ends[walk, 1]]]
+    # Regions are numbered by their first cells, as a scan of the whole raster would meet them.
     roots, rank = np.unique(root, return_inverse=True)
     least = np.full(roots.size, np.iinfo(np.int64).max)
     np.minimum.at(least, rank, whole["cell"])
@@ -143,6 +151,8 @@ def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:
     labels[names[rank]] = whole["labels"]
     of_ring = names[np.searchsorted(roots, of_ring)]
     begin = np.append(0, end)[:-1]
+    # Region by region, the outer ring, which has a positive area, before the holes; these by their
+    # first corners.
     order = np.lexsort((rings[begin], area < 0, of_ring))
     return Rings(*_take_rings(rings, begin, end, order), of_ring[order], labels)
 
@@ -153,6 +163,7 @@ def _take_rings(
     """Return the corners of rings in another order, and where each ring ends in them."""
     sizes = (end - begin)[order]
     ends = np.cumsum(sizes)
+    # Of each corner in the new order its place in the old one.
     places = np.arange(rings.size) - np.repeat(ends - sizes - begin[order], sizes)
     return rings[places], ends
 
@@ -170,6 +181,7 @@ def _join_regions(tables: Sequence[Table], before: Integers, labels: Array) -> I
         of_a, of_b = match_runs(*(np.ascontiguousarray(r) for r in (*a[:, :2].T, *b[:, :2].T))).T
         pairs.append(np.stack([a[of_a, 2], b[of_b, 2]]))
     first, second = np.concatenate(pairs, axis=1)
+    # Only runs of one label that overlap across a border belong to one region.
     same = labels[first] == labels[second]
     found: Integers = components(labels.size, first[same], second[same])
     return found

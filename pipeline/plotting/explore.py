@@ -110,6 +110,7 @@ def explore(
             "or draw it with og.plot"
         )
     terrain = None if basemap is None else open_raster(basemap, argument="basemap")
+    # The map of Web Mercator ends at 85 degrees; what is nearer to the poles is cut off.
     within = (-HALF, HALF)
     drawing = shades = None
     if raster is not None and is_drawn_as_lines(raster):
@@ -152,6 +153,7 @@ def explore(
         groups.append(_shapes(marked.in_crs(DEGREES, "sources"), "source", SOURCES))
     elif marked is not None:
         groups.append(_points(move_points(marked, crs, DEGREES), "source", SOURCES))
+    # A map that was passed in keeps its view and its controls.
     fresh = m is None
     if m is None:
         m = folium.Map(tiles=tiles, control_scale=True)

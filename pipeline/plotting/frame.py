@@ -55,6 +55,8 @@ def set_aspect(axes: Axes, crs: CRSLike | None) -> None:
     low, high = axes.get_ylim()
     aspect = 1.0
     if crs is not None and parse_crs(crs, "result").is_geographic:
+        # A degree of longitude shrinks with the cosine of the latitude. Beyond 87 degrees the
+        # aspect stays as it is there, so that maps of a pole remain readable.
         aspect = 1 / max(math.cos(math.radians((low + high) / 2)), 0.05)
     axes.set_aspect(aspect)
 
@@ -74,6 +76,7 @@ def draw_scale_bar(axes: Axes, crs: CRSLike | None) -> Artist:
         a_unit, unit = _metres(crs, (left + right) / 2, (low + high) / 2, abs(right - left)), "m"
     quarter = abs(right - left) * a_unit / 4
     power = 10.0 ** math.floor(math.log10(quarter))
+    # n = 1 fits always, since the power of ten is at most a quarter.
     length = max(n * power for n in (1, 2, 5) if n * power <= quarter)
     text = f"{length / 1000:g} km" if unit == "m" and length >= 1000 else f"{length:g} {unit}"
     bar = AnchoredSizeBar(
@@ -105,6 +108,7 @@ def _metres(crs: CRSLike, x: float, y: float, width: float) -> float:
     if parsed.is_geographic:
         y = min(max(y, -90.0), 90.0)
         return float(geod.line_length([0, 1], [y, y]))
+    # A central difference over a fiftieth of the map: its scale in the middle.
     step = width / 100
     degrees = Transformer.from_crs(parsed, parsed.geodetic_crs, always_xy=True)
     longitudes, latitudes = degrees.transform([x - step, x + step], [y, y])
@@ -117,6 +121,7 @@ def _free_corner(axes: Axes) -> str:
     """Return the corner of the axes with the fewest marks; of several the first."""
     places = [line.get_xydata() for line in axes.lines if line.get_linestyle() == "None"]
     marks = np.concatenate([np.empty((0, 2)), *places])
+    # From data to shares of the axes, by way of pixels.
     shares = axes.transAxes.inverted().transform(axes.transData.transform(marks))
     corners = {"lower left": (0, 0), "lower right": (1, 0), "upper left": (0, 1),
                "upper right": (1, 1)}  # fmt: skip

@@ -56,6 +56,7 @@ def components_picture(
     if classes is not None:
         other = open_raster(classes)
         picture[~valid_cells(every(other, step), other.nodata)] = [*GREY, 1.0]
+    # Whole pixels a cell, so that edges stay sharp.
     factor = max(LEAST_SIDE // longest, 1)
     save(path, picture.repeat(factor, 0).repeat(factor, 1))
     return Path(path)

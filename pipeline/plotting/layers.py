@@ -106,6 +106,7 @@ def colour_areas(
         first = np.unique(index, return_index=True)[1]
         given = columns["name"][first] if "name" in columns else [None] * first.size
         names = [str(label) if name is None else str(name) for name, label in zip(given, values)]
+        # Areas that touch are neighbours and get different colours; each also meets itself.
         pairs = index[STRtree(layer.geometry).query(layer.geometry, predicate="intersects")]
         colours = as_rgb(PALETTE)[spread_colours(values.size, pairs[:, pairs[0] != pairs[1]])]
     return tuple(zip(names, colours)), colours[index]
@@ -119,9 +120,11 @@ def _fill_areas(axes: Axes, layer: VectorLayer, colours: npt.NDArray[np.float64]
 
     paths = []
     for geometry in layer.geometry:
+        # All rings of an area as one compound path, so that holes stay empty.
         rings = [Path(get_coordinates(ring), closed=True)
                  for part in get_parts([geometry]) for ring in get_rings([part])]  # fmt: skip
         paths.append(Path.make_compound_path(*rings))
+    # Below the hillshade, which has zorder 0.8, so that it shades the areas too.
     axes.add_collection(PathCollection(paths, facecolors=colours, edgecolors="none", zorder=0.7))
 
 

@@ -122,6 +122,8 @@ def plot(
     terrain = None if basemap is None else open_raster(basemap, argument="basemap")
     axes = ax if ax is not None else pyplot.subplots(figsize=(8, 6), layout="compressed")[1]
     empty = not axes.has_data()
+    # Axes that `plot` has drawn on are known by their scale bar; what follows is brought to their
+    # CRS.
     before = None if empty else next((bar for bar in axes.artists if bar in _SHOWN), None)
     target = _SHOWN[before] if before else crs
     if terrain is not None:
@@ -144,6 +146,7 @@ def plot(
             draw_raster(axes, raster, target, most, units_of(result, raster))
     elif raster is not None:
         draw_raster(axes, raster, target, most, units_of(result, raster))
+        # Without coordinates the first row is drawn at the top.
         if raster.georeference.y is None and not axes.yaxis_inverted():
             axes.invert_yaxis()
     if marked is not None:
@@ -153,6 +156,7 @@ def plot(
         set_aspect(axes, target)
     name_axes(axes, target)
     update_marks(axes)
+    # The bar comes last: its length and its corner depend on all that is drawn.
     if before:
         before.remove()
     _SHOWN[draw_scale_bar(axes, target)] = target

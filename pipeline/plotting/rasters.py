@@ -112,6 +112,7 @@ def colour_raster(
     name = raster.name or ""
     picture = read_picture(raster, crs, most, **how)
     if name in _NUMBERED:
+        # 0 is the background of some labels, and a label like others of the rest.
         known = picture.known & ((picture.cells != 0) | (name not in _WITH_BACKGROUND))
         return _numbers(picture._replace(known=known), raster.attrs)
     if name == "back_direction":
@@ -122,6 +123,7 @@ def colour_raster(
     if raster.attrs.get("flow_encoding") in ENCODINGS:
         numbers = ENCODINGS[raster.attrs["flow_encoding"]].numbers()
         steps = numbers[picture.cells.astype(int) - LOWEST].astype(int)
+        # Steps are counted counterclockwise from the east, colours clockwise.
         return _directions(picture, -steps % 8, steps == SINK, "flow to the", "pit")
     return _values(name, picture, units)
 
@@ -143,6 +145,7 @@ def _values(name: str, picture: Picture, units: str | None) -> Drawing:
     cells, known = picture.cells, picture.known
     scale = _SCALES.get(name, _Scale())
     if name == "edges":
+        # A forest too large for lines: the number of edges that begin in a cell.
         cells = np.bitwise_count(cells)
     if name == "hops":
         known = known & (cells >= 0)
@@ -197,6 +200,7 @@ def _write_numbers(axes: Axes, picture: Picture) -> None:
         inside = known & (cells == number)
         rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
         part = inside[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        # Padded, as the edge of the part is an edge of the region as well.
         depth = distance_transform_edt(np.pad(part, 1))[1:-1, 1:-1]
         row, column = np.unravel_index(depth.argmax(), depth.shape)
         x = left + (right - left) * (columns[0] + column + 0.5) / cells.shape[1]

@@ -39,6 +39,7 @@ def every(raster: Raster, step: int) -> Array:
     cells = np.empty((rows.size, columns.size), raster.dtype)
     side = raster.tile or READ_SIDE
     for i in np.unique(rows // side).tolist():
+        # A tile is read once, from its first to its last row and column that are drawn.
         ys = np.flatnonzero(rows // side == i)
         y = int(rows[ys[0]])
         for j in np.unique(columns // side).tolist():
@@ -89,16 +90,19 @@ def read_picture(
     sides = cell_sides(place.y, cell[0]), cell_sides(place.x, cell[1])
     (bottom, top), (left, right) = (sorted((side[0], side[-1])) for side in sides)
     extent = (left, right, bottom, top)
+    # Pictures have even pixels: a raster in another CRS, or with uneven coordinates, is resampled.
     if transformer is not None or (place.transform is None and min(raster.shape) > 1):
         extent, rows, columns = _pixels(
             extent, sides, raster.shape, transformer, most, argument, within
         )
         inside = (rows >= 0) & (columns >= 0)
         at = tuple(
+            # From a cell of the raster to the one that was read for its group.
             np.clip(index // step, 0, length - 1)
             for index, length in zip((rows, columns), cells.shape, strict=True)
         )
         return Picture(cells[at], known[at] & inside, extent)
+    # North up and east on the right, whatever the order of rows and columns.
     turned = (
         slice(None, None, 1 if sides[0][0] > sides[0][-1] else -1),
         slice(None, None, 1 if sides[1][0] < sides[1][-1] else -1),
@@ -116,6 +120,7 @@ def cell_sides(centres: npt.NDArray[np.float64], cell: float = 1.0) -> npt.NDArr
 
 
 def _first(length: int, step: int) -> int:
+    # The middle of the first group of cells that one pixel stands for.
     return min(step // 2, (length - 1) // 2)
 
 
@@ -186,6 +191,7 @@ def _containing(values: Array, sides: Array) -> Array:
     """Return the cell of an axis in which each coordinate lies, -1 outside."""
     count = sides.size - 1
     rising = sides[0] < sides[-1]
+    # Bisection needs rising coordinates; falling ones are counted from the other end.
     index = np.searchsorted(sides if rising else sides[::-1], values, side="right") - 1
     index[(index < 0) | (index >= count)] = -1
     return index if rising else np.where(index >= 0, count - 1 - index, -1)

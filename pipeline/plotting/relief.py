@@ -33,14 +33,17 @@ def shadows(terrain: Picture, crs: CRSLike | None) -> npt.NDArray[np.float64]:
     height, width = heights.shape
     north, east = abs(top - bottom) / height, abs(right - left) / width
     if crs is not None and parse_crs(crs, "basemap").is_geographic:
+        # Only the ratio of both sides matters, since slopes are scaled below.
         east *= max(math.cos(math.radians((top + bottom) / 2)), 0.05)
     light = np.ones_like(heights) * math.sin(ALTITUDE)
     if min(heights.shape) > 1:
         rise_south, rise_east = np.gradient(heights, north, east)
         slope = np.hypot(rise_south, rise_east)
         known = slope[np.isfinite(slope)]
+        # Slopes are scaled such that flat land shows its relief and mountains are not all black.
         usual = np.percentile(known, 90) if known.size else 0.0
         scale = STEEP / usual if usual > 0 else 0.0
+        # Rise towards the light, whose azimuth is clockwise from the north, then Lambert's cosine.
         towards = rise_south * math.cos(AZIMUTH) - rise_east * math.sin(AZIMUTH)
         light = (math.sin(ALTITUDE) + math.cos(ALTITUDE) * scale * towards) / np.hypot(
             1, scale * slope

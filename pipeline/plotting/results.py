@@ -66,7 +66,9 @@ def forest_picture(
     place = raster.georeference
     mask = np.asarray(edges.values)
     first, second, branch = _branches(mask, place.orientation)
+    # Edges that cut off a few cells alone are too many to be seen.
     drawn = branch >= max(3, mask.size // 20_000)
+    # The largest branches are drawn last, over all others.
     order = np.argsort(branch[drawn])
     first, second, branch = first[drawn][order], second[drawn][order], branch[drawn][order]
     width = mask.shape[1]

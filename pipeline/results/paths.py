@@ -33,6 +33,7 @@ def line_lengths(points: Reals, counts: Integers, crs: str | None) -> Reals:
     ends = np.cumsum(counts)
     steps = np.append(steps, 0.0)
     steps[ends - 1] = 0.0  # from the end of a line to the next one
+    # Sums from the first point of each line to that of the next.
     lengths: Reals = np.add.reduceat(steps, ends - counts)
     return lengths
 
@@ -98,6 +99,7 @@ class LeastCostPath:
     snap_distance: float | None = field(default_factory=lambda: None)
 
     def __post_init__(self) -> None:
+        # Without links the line is that through the centres. The class is frozen.
         if not len(self.line):
             object.__setattr__(self, "line", self.coordinates)
 

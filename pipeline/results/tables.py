@@ -152,6 +152,7 @@ def table_columns(result: xr.Dataset) -> dict[str, Array] | None:
     for name, column in {**result.coords, **result.data_vars}.items():
         if column.dims and set(column.dims) <= set(dims) and name not in columns:
             variable: Any = column.variable
+            # A column along one of two dimensions is repeated along the other.
             ours = variable.set_dims(dict(zip(dims, shape, strict=True)))
             columns[str(name)] = ours.values.ravel()
     return columns
@@ -169,6 +170,7 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
     number = network["vertex_link"].values
     vertices = np.stack([network["vertex_x"].values, network["vertex_y"].values], axis=1)
     downstream = network["downstream"].values
+    # Links are numbered from 1; 0 stands for no link downstream.
     links = np.arange(1, downstream.size + 1)
     first = np.searchsorted(number, links)
     flows = np.flatnonzero(downstream)

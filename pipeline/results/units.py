@@ -106,6 +106,7 @@ def convert_units(
             f"of a variable to one of {', '.join(map(repr, _quantity(unit)))}"
         )
     found = result.assign(changed)
+    # An infinite maximum is a text and stays.
     most = result.attrs.get("max_cost")
     if "cost" in changed and isinstance(most, int | float):
         units = str(result["cost"].attrs["units"])
@@ -137,11 +138,14 @@ def check_times(raster: Raster, argument: str) -> None:
         lengths = np.array([[dx], [dy]]) * place.length_unit.metres
     speeds: list[npt.NDArray[np.float64]] = []
     height, width = raster.shape
+    # Windows in the middle, at the corners and at the sides, in halves of the room that a window
+    # has; usually the first one has enough reached cells.
     for share in ((1, 1), (0, 0), (2, 2), (0, 2), (2, 0), (0, 1), (1, 0), (1, 2), (2, 1)):
         y, x = (max(n - SAMPLE, 0) * part // 2 for n, part in zip(raster.shape, share))
         window = Window(y, x, SAMPLE, SAMPLE).clip((height, width))
         cells = raster.read(window)
         times = np.where(valid_cells(cells, raster.nodata), cells, np.nan) * TIMES[units]
+        # These are no times from sources, so nothing is known of their units.
         if (times < 0).any():
             return
         rows = slice(0, None) if lengths.shape[1] == 1 else slice(y, y + window.height)
@@ -164,6 +168,7 @@ def _speeds(
     """Return the speed of each cell's slowest step to a neighbour, in metres a second."""
     slowness = np.zeros(times.shape)
     across = np.abs(np.diff(times, axis=1)) / dx
+    # Entry i of ``dy`` is the length between rows i - 1 and i.
     down = np.abs(np.diff(times, axis=0)) / (dy if len(dy) == 1 else dy[1:])
     for side, steps in (
         (slowness[:, 1:], across),
@@ -171,6 +176,7 @@ def _speeds(
         (slowness[1:], down),
         (slowness[:-1], down),
     ):
+        # fmax passes over NaN, the difference to an unreached cell.
         np.fmax(side, steps, out=side)
     return 1 / slowness[slowness > 0]
 
@@ -212,6 +218,7 @@ def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:
     if values.dtype.kind != "f":
         fill = attributes.pop("_FillValue", None)
         values = values.astype(np.float64)
+        # Integers become floats, so nodata becomes NaN.
         values = values if fill is None else values.where(values != fill)
         encoding["_FillValue"] = np.nan
     kind = values.dtype.type

@@ -34,6 +34,7 @@ class _Accessor:
         if self._of_rasters and isinstance(function, Operation) and function.takes_raster:
             return function.bind(self._raster)
         if name not in self._functions:
+            # copy and pickle ask for names such as ``__deepcopy__``: no list is made for these.
             names = ", ".join([] if name.startswith("_") else self._names())
             raise AttributeError(f"orograph has no {name!r} here; it has {names}")
         return functools.update_wrapper(functools.partial(function, self._raster), function)

@@ -104,8 +104,11 @@ class FlowLengths:
         for member, (_, summary) in zip(junction.members, children, strict=True):
             lengths[member] = summary.lengths
         saved = MergeState(junction, lengths)
+        # In the upward sweep paths are measured to the first cell beyond the node.
         beyond = saved.beyond(np.zeros(junction.border.size, np.int64))
         exits = junction.exits
+        # A path that ends in its child has its whole length already. One that goes on, but reaches
+        # neither an end nor the border, has none.
         after = np.where(exits < 0, 0, beyond[exits])
         lengths = np.where(after == NONE, NONE, lengths + after)[junction.border]
         return Summary(paths, lengths), saved
@@ -132,6 +135,7 @@ class FlowLengths:
         lengths = self.steps.of_rows(window)
         found = np.empty(tile.size, np.int64)
         border = border_cells(*window.shape, place.sides)
+        # The step across the border is added here: the message begins with the cell beyond it.
         leaves = (tile.reshape(-1)[border] == OUT) & (beyond != NONE)
         found[border] = beyond
         out = border[leaves]

@@ -101,6 +101,7 @@ class Drainage(Watersheds):
                     "nodata= if it stands for that"
                 )
                 refuse_cell("elevation", elevation, int(taken.argmax()), window, why)
+            # Integers of 64 bits do not fit into float64, and stay in an order of their own.
             return [streams, np.where(valid, heights, NO_HEIGHT)]
         return [streams, np.where(valid, elevation, np.nan).astype(np.float64)]
 
@@ -127,6 +128,7 @@ class Drainage(Watersheds):
         state, heights = saved
         found = blocks[HEIGHT.name]
         table = self._table(place, state, message)
+        # The block first holds the heights of streams, as bits in labels, then the differences.
         replace_labels(state.labels, table, found.view(np.int64))
         if heights.dtype == np.uint64:
             found[...] = _subtract(heights, found.view(np.uint64))
@@ -136,6 +138,7 @@ class Drainage(Watersheds):
 
 def _subtract(heights: Array, others: Array) -> Array:
     """Return the difference of 64-bit integer heights, rounded once; NaN where one is missing."""
+    # Differences of uint64 are taken from the greater number, since they cannot be negative.
     below = heights < others
     found = np.where(below, others - heights, heights - others).astype(np.float64)
     found[below] *= -1

@@ -46,6 +46,8 @@ class StepLengths:
         steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size) * place.metres)
         _, exponent = math.frexp(float(steps.max()))
         cells = raster.shape[0] * raster.shape[1]
+        # The longest step is below 2**exponent: where that is less than 1, more digits keep its
+        # precision. The sum over all cells must still fit into `ROOM` digits.
         bits = min(BITS + max(0, 1 - exponent), ROOM - exponent - cells.bit_length())
         unit = "m" if known else "cells" if place.y is None and cell_size is None else ""
         return cls(np.rint(np.ldexp(steps, bits)).astype(np.int64), bits, unit)

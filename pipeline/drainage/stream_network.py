@@ -132,6 +132,8 @@ class StreamNetwork:
         found, pieces, onward, starts = trace_pieces(numbers, streams)
         self._refuse_circle(streams, found, window)
         first, last, sizes = found[pieces[:-1]], found[pieces[1:] - 1], np.diff(pieces)
+        # ``found`` has the cells of all pieces, one piece after the other; ``pieces`` is where each
+        # begins.
         flat = numbers.reshape(-1)[found]
         # Tiles have a ring of cells around them (`StreamSweep`), so rows of the window begin at 1.
         lengths = self.steps.of_rows(window)
@@ -197,6 +199,7 @@ class StreamNetwork:
         link, position = np.full((2, first.size), NONE)
         last = np.empty(int(starts.sum()), np.int64)
         sizes = summary.sizes[order]
+        # Pieces that belong to no link after all are joined lie on a circle.
         if join_pieces(onward, starts, sizes, link, position, last) < first.size:
             refuse_circle(int(first[link < 0].min()), Window(0, 0, *self.shape))
         columns = self._columns(summary, order, first, link, onward, last)
@@ -223,6 +226,8 @@ class StreamNetwork:
     ) -> dict[str, Array]:
         """Return the columns of the links, whose pieces are in the order of their first cells."""
         heads = np.flatnonzero(summary.starts[order])
+        # The piece into which the last piece of each link flows begins the link downstream, or lies
+        # on it.
         after = onward[last]
         downstream = np.where(after < 0, NONE, link[after])
         strahler, shreve, upstream = np.empty((3, last.size), np.int64)
@@ -244,6 +249,7 @@ class StreamNetwork:
         }
         if summary.top.size:
             top, bottom = summary.top[order], summary.bottom[order]
+            # Measured to the first cell of the next link, with which the line of a link ends.
             columns["drop"] = top[heads] - np.where(after < 0, bottom[last], top[after])
         return columns
 
@@ -269,6 +275,7 @@ class StreamNetwork:
 
     def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
         """Return the links that begin in a tile, and the cells of all that pass it."""
+        # A link is listed by the tile in which it begins, its cells by all tiles that it passes.
         rows = {name: column[saved.starts] for name, column in message.columns.items()}
         ends = np.cumsum(saved.sizes)
         rank = np.arange(saved.cells.size) - np.repeat(ends - saved.sizes, saved.sizes)
@@ -319,6 +326,7 @@ class NetworkTable(TableMaker):
                 parts.setdefault(name, []).append(column)
         whole = {name: np.concatenate(column) for name, column in parts.items()}
         number = np.argsort(whole["number"])
+        # Link by link, from the head of each downstream.
         order = np.lexsort((whole["vertex_position"], whole["vertex_link"]))
         places = places_of(whole["vertex_cell"][order], self.run.rasters[0])
         columns = {name: whole[name][number] for name in OF_LINKS if name in whole}

@@ -94,6 +94,8 @@ class UpstreamLengths:
             return LongestSummary(through, border), numbers
         tile = leave_at_border(numbers)
         longest = self._longest(place, tile, np.zeros(border.size, np.int64))[border]
+        # Lengths are counted to the first cell beyond the tile; what does not leave brings nothing
+        # there.
         out = tile.reshape(-1)[border] == OUT
         steps = self._steps_of(place, numbers, border[out])
         longest[out] += steps
@@ -111,6 +113,7 @@ class UpstreamLengths:
         for member, (_, summary) in zip(junction.members, children, strict=True):
             leaving[member] = summary.leaving
         state = LongestState(saved, leaving)
+        # In the upward sweep no path enters the node.
         all_leaving, _ = state.join(np.zeros(junction.border.size, np.int64))
         return LongestSummary(through, all_leaving[junction.border]), state
 
@@ -134,6 +137,7 @@ class UpstreamLengths:
     def _longest(self, place: Place, tile: Codes, entering: Integers) -> Integers:
         """Return the longest path to each cell of a tile, given those that enter it."""
         found = np.zeros(tile.size, np.int64)
+        # The kernel takes the maximum, so what enters is a lower bound of the length at its cell.
         found[border_cells(*place.window.shape, place.sides)] = entering
         refuse_circle(longest_paths(tile, self.steps.of_rows(place.window), found), place.window)
         return found

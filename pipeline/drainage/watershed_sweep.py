@@ -173,10 +173,12 @@ class Watersheds:
             ends[~leaves] = (row + window.y) * place.grid[1] + rank
         else:
             ends[np.searchsorted(at, outlets)] = own
+        # -1 on nodata, which has label 0; such a cell counts as the last one of its own path.
         of_border = labels.reshape(-1)[border] - 1
         last = np.where(of_border >= 0, at[of_border] if at.size else 0, border)
         paths = paths_of_tile(place, numbers, tile, last)
         known = np.where(of_border >= 0, np.append(ends, NONE)[of_border], NONE)
+        # Water leaves a tile at border cells alone, so an end of that kind is one of them.
         leaving = np.where(leaves, np.searchsorted(border, at), -1)
         listed = here if self.columns else here[:0]
         return Summary(paths, known, starts), LeafState(labels, ends, leaving, listed, below)
@@ -206,6 +208,8 @@ class Watersheds:
         # Where water leaves the node the label is not known yet: it comes with the message.
         _, label = junction.follow(shifted, np.full(junction.border.size, NONE))
         exits = junction.exits
+        # A path that ends in its child has the label of that end, any other the label that the path
+        # has from the cell where it leaves the child.
         label = np.where(exits < 0, shifted, label[exits])[junction.border]
         saved = MergeState(junction, ends, tuple(s.starts for s in summaries))
         return Summary(paths, label, starts), saved
@@ -214,6 +218,7 @@ class Watersheds:
         """Return the number of the first path end in each row of the grid."""
         starts = summary.starts
         attributes = {} if not self.numbered else {"watershed_count": int(starts.sum())}
+        # Numbers begin at 1, row by row.
         return Message(np.empty(0, np.int64), np.cumsum(starts) - starts + 1), attributes
 
     def down(
@@ -258,6 +263,8 @@ class Watersheds:
         inside = ~stays & (below >= 0)
         parent = np.full(below.size, NONE)
         parent[inside] = table[saved.labels.reshape(-1)[below[inside]]]
+        # Water that leaves the tile below an outlet has the label of the message at that border
+        # cell.
         beyond = ~stays & (below < 0)
         parent[beyond] = message.labels[~below[beyond]]
         return {"number": saved.outlets, "parent": parent}
@@ -309,6 +316,7 @@ class OutletTable(TableMaker):
         places = places_of(cells, raster)
         columns = {
             "label": problem.labels,
+            # Rows come tile by tile; outlets are listed in the order in which they were given.
             "parent": pieces["parent"][np.argsort(pieces["number"])],
             "outlet_y": places[:, 1],
             "outlet_x": places[:, 0],

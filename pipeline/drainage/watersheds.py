@@ -175,6 +175,7 @@ def _snap(
                 "move the point, or pass a larger snap="
             )
         found = cells[there[:, 0] - near.y, there[:, 1] - near.x]
+        # Of equal accumulations the nearest cell.
         greatest = there[found == found.max()]
         moved.append(nearest_of(greatest, (row, column), amounts.georeference, reach))
     found = np.array(moved, np.int64).reshape(-1, 2)

@@ -157,6 +157,7 @@ class Accumulation:
         junction = saved.junction
         leaving = Amounts(saved.amounts.high.copy(), saved.amounts.low.copy())
         entering = Amounts.joined(junction.exits.size, [border], [message])
+        # No water enters from outside: its fractions are as many zeros as those that leave.
         if leaving.low.size and not entering.low.size:
             entering = Amounts(entering.high, np.zeros_like(leaving.low))
         route(
@@ -198,6 +199,7 @@ class Accumulation:
         border = border_cells(*place.window.shape, place.sides)
         # those that Dask brings may be read-only: compile for one type
         into = amounts.high, amounts.low, np.array(message.high), np.array(message.low)
+        # Without paths to follow, this adds what enters at each border cell to what falls on it.
         route(np.empty(0, np.int64), border, border, *into)
         self._accumulate(place, tile, amounts)
         if not self.whole:  # in the memory of the last word
@@ -224,6 +226,7 @@ class WeightedAccumulation(Accumulation):
         """Return the weights of a window, 0 where the directions are nodata."""
         (weights,) = others
         kind, nodata = weights.dtype.type, self.weights_nodata
+        # Compared in the dtype of the weights, which may be too small for the bound.
         most = kind(min(self.most, np.iinfo(kind).max) if self.whole else self.most)
         unfit = first_unfit(
             *(numbers, weights, kind(0 if nodata is None else nodata), nodata is not None, most)

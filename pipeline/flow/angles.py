@@ -49,6 +49,7 @@ class Angles:
         around = window.grow(1)
         inside = frame.within(around)
         heights = np.full(around.shape, np.inf)
+        # No facet leads down to nodata, which is as high as can be.
         heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
         numbers = np.full(around.shape, MISSING, np.uint8)
         # not decoded: where water leaves, the step has an angle too; of turned cells steps by the

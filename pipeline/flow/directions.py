@@ -117,6 +117,7 @@ class Directions(FrontierDefaults):
         same = _facing_same_height(surface, valid)
         away = None
         if len(cells) > 1:
+            # A second raster has the hops from higher ground, beyond the grid none.
             away = np.zeros(surface.shape, cells[1].dtype)
             away[inside] = cells[1]
         return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away)
@@ -165,6 +166,7 @@ class Directions(FrontierDefaults):
             outward.append(float(own[new].min()) + 1 if some else math.inf)
             border.append(np.where(new, own, before) if some else None)
         least = float(hops[state.pending].min()) if state.pending.size else math.inf
+        # Cells with a step down are done from the start; of the others those with hops are.
         left = int(np.count_nonzero(hops[state.undrained] == far))
         return Visit(least, outward, border, settled, state.numbers.size - left)
 
@@ -175,6 +177,7 @@ class Directions(FrontierDefaults):
     def unpack(self, state: State, packed: tuple[Array, Array]) -> None:
         """Restore the distances to a drain."""
         state.hops[:], pending = packed
+        # A cell may wait both in the saved state and among the seeds of the tile opened again.
         state.pending = np.union1d(state.pending, pending)
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
@@ -219,6 +222,7 @@ class HopsFromHigher(Directions):
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the hops of a converged tile."""
         hops = inner_of(state.hops, 1)
+        # 0 for cells that drain, and for flats beside which there is no higher ground.
         return {"away": np.where((hops > 0) & (hops < _far(hops.dtype)), hops, 0)}, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
@@ -282,6 +286,7 @@ def _take_in(hops: Array, halo: Border) -> Integers:
         if arrived is not None:
             improved[place] = arrived < hops[place]
             np.minimum(hops[place], arrived, out=hops[place])
+    # The least first, as in the queue of the search.
     cells = np.flatnonzero(improved)
     return cells[np.argsort(hops.reshape(-1)[cells], kind="stable")]
 

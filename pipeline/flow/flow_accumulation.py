@@ -133,6 +133,7 @@ def flow_accumulation(
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
         areas, unit = cell_areas(raster.georeference, raster.shape[0], "direction")
+        # All water may meet in one cell: the sum over the grid must stay below 2**62.
         if areas.max() > MOST // cells:
             raise InputError(
                 f"direction: cells of up to {areas.max():.4g} {unit}, of which {cells} could add "

@@ -145,6 +145,7 @@ def flow_direction(
         max_length=max_length,
         max_depth=max_depth,
         flats=flats,
+        # D-infinity finds its angles from D8 steps in TauDEM's codes.
         encoding=encoding or "taudem",
         cell_size=cell_size,
         backend=choose_backend(stage, (raster,), spec),

@@ -54,11 +54,13 @@ class FlowSweep(QuadtreePass):
         try:
             return iter(self.read(place.window))
         except InputError as error:
+            # Tiles are read in any order: the error names the first cell of the whole raster.
             raise first_refusal(self.read, shape, place.window) or error from None
 
     def read(self, window: Window) -> list[Array]:
         """Return the decoded directions of a window and the prepared cells of other rasters."""
         directions, *others = self.rasters
+        # A step into nodata becomes a sink, so the codes around the window are needed too.
         frame = window.grow(1)
         frame = frame.clip(directions.shape)
         problem = cast("FlowProblem", self.problem)
@@ -99,6 +101,7 @@ def encoding_of(raster: Raster, encoding: str | None) -> str:
 
 def _refuse_heights(raster: Raster) -> None:
     """Raise InputError if a raster without an encoding has values of no encoding, as heights do."""
+    # A sample in the middle is enough: heights there are hardly ever all codes.
     height, width = (min(side, SAMPLE) for side in raster.shape)
     y, x = (raster.shape[0] - height) // 2, (raster.shape[1] - width) // 2
     cells = raster.read(Window(y, x, height, width))

@@ -96,6 +96,8 @@ class Routing:
         trenches = None
         if depressions == "breach":
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
+        # After trenches are dug, the depressions that no trench within the limits drains are
+        # filled.
         return cls(directions, trenches, depressions != "keep")
 
     @property
@@ -137,6 +139,7 @@ class Routing:
         problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:
             filled = Variable(FILLED, dtype, self.nodata)
+            # D8 steps lead to eight neighbours, so depressions spill over eight, too.
             level = WaterLevel(
                 *(self.nodata, 8, problem.backend, "fill-depressions", (filled,)),
                 nodata_drains=True,
@@ -144,6 +147,7 @@ class Routing:
             stages.append(Stage((made,), partial(_fill, level, join), filled))
         reads: tuple[str, ...] = (self.surface,)
         if problem.gradients:
+            # Hops from higher ground need all that directions need.
             fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
             hops = HopsFromHigher(**fields)
             (away,) = hops.outputs
@@ -175,6 +179,7 @@ def find_directions(
     ``join`` is as in `Routing.stages`.
     """
     (elevation,) = rasters
+    # Angles are a further stage, which reads the surface and its D8 steps.
     stages = routing.stages(elevation, problem.backend, join, last=isinstance(problem, Directions))
     if isinstance(problem, Angles):
         problem = replace(problem, nodata=routing.nodata)
@@ -206,6 +211,7 @@ def flow_then_accumulate(
     """
     stages = routing.stages(rasters[0], problem.backend, join, last=False)
     inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
+    # Of the inputs only weights are read again; the elevation has become directions.
     reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
     if isinstance(problem, SplitAccumulation):
         problem = replace(problem, nodata=routing.nodata)

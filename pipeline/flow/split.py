@@ -132,6 +132,7 @@ class SplitAccumulation(FrontierDefaults):
             return np.ones(window.shape)
         weights = others[0].astype(np.float64)
         unfit = ~(weights >= 0) | np.isinf(weights) | ~valid_cells(others[0], self.weights_nodata)
+        # Weights count only where there is a height.
         unfit &= inner_of(kinds, 1) != MISSING
         if unfit.any():
             must = (
@@ -147,11 +148,13 @@ class SplitAccumulation(FrontierDefaults):
         arrived = self._take_in(sums, request.halo)
         end = take_in(state.receivers, state.waiting, arrived, state.queue, end)
         settled = add_up(*state.cells, state.weights, sums, state.waiting, state.queue, end)
+        # All that was ready is added up: the queue begins anew with what the next visit brings.
         state.ready = 0
         border: Border = []
         outward = []
         inner = self.orientation.turn(inner_of(sums, 1))
         for own, known in zip(facing(inner, 1), request.sent, strict=True):
+            # NaN stands for a sum that is not known. A known one never changes.
             new = np.isfinite(own) if known is None else np.isfinite(own) & np.isnan(known)
             some = bool(new.any())
             # All keys are 0: each cell is added up once, in whatever order tiles are visited.
@@ -179,5 +182,7 @@ class SplitAccumulation(FrontierDefaults):
         for (dy, dx), arrived in zip(NEIGHBOURS, halo, strict=True):
             if arrived is not None:
                 ring = as_stored[rows[dy], rows[dx]]
+                # What the ring knows already stays: ``arrived`` is NaN where the neighbour's sum is
+                # unknown.
                 np.copyto(ring, arrived, where=np.isnan(ring))
         return np.flatnonzero(before & ~np.isnan(sums))

@@ -169,6 +169,7 @@ class BasinTree:
             lowest = lowest_of_each(ends.cell, keys, labels, basins)
             ends = Terminals(ends.cell[lowest], ends.number[lowest])
         at = np.concatenate([tile.cell, ends.cell])
+        # Terminals are vertices after the basins; edges to them lead over the cells that drain.
         edges = _Edges(
             np.concatenate([tile.first, labels.ravel()[ends.cell].astype(np.int32) - 1]),
             np.concatenate([tile.second, basins + np.searchsorted(numbers, ends.number)]),
@@ -180,6 +181,7 @@ class BasinTree:
         )
         border_vertex = labels.ravel()[border].astype(np.int64) - 1
         summary, tree = _decide(pits, edges, heights_at(border), border_vertex)
+        # A GPU finds labels again sooner than they are read from a checkpoint.
         again = get_backend(self.backend).finds_again
         return summary, LeafState(NO_LABELS if again else labels, tree)
 
@@ -209,6 +211,7 @@ class BasinTree:
             [s.border_values for s in summaries],
             self.connectivity,
         )
+        # From basins of the children to those of the node; nodata stays -1.
         vertex = np.full(borders.cells.size, -1, np.int64)
         for s, position, member in zip(summaries, borders.positions, members, strict=True):
             vertex[position] = np.where(
@@ -294,6 +297,7 @@ def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
     """Return the cells of a tile at the edge of the grid or next to nodata, ascending."""
     sides, (height, width) = place.sides, labels.shape
     if labels.min() > 0:  # most tiles, and nothing is beside nodata
+        # Sides on which the grid ends, instead of those on which it continues.
         at_edge = Sides(not sides.north, not sides.south, not sides.west, not sides.east)
         return border_cells(height, width, at_edge)
     valid = labels > 0

@@ -121,6 +121,7 @@ class DepressionTable(TableMaker):
     def _pieces(self, columns: Table) -> Iterator[tuple[str, Array]]:
         """Yield the result's columns except links, removing ``columns`` no longer needed."""
         made_of = MADE_OF if "area" not in columns else {**MADE_OF, "area": ("area",)}
+        # The last column that is made of each source, after which that is dropped.
         last = {source: name for name, sources in made_of.items() for source in sources}
         for name, sources in made_of.items():
             if name not in LINKS:
@@ -201,6 +202,7 @@ class DepressionTable(TableMaker):
             (held.sums, int(table["words"][1]), table["held_sums"]),
         ):
             if words.any():  # where all heights are 0 the words begin anywhere
+                # The words of the tile begin at another exponent than those of the totals.
                 start = low - sums.low
                 sums.words[final, start : start + words.shape[1]] += words
         pits = hierarchy.pit[hierarchy.final]
@@ -237,6 +239,7 @@ class DepressionTable(TableMaker):
         places = np.split(place, np.cumsum([part["pit"].size for part in parts])[:-1])
         for part, at, (which, row) in zip(parts, places, known, strict=True):
             number = before + at
+            # -1, of depressions that the table leaves out, picks the -1 appended at the end.
             rows[which] = np.append(number, -1)[row]
             if part is not parts[0]:
                 for name, links in zip(LINKS, (found.parent, found.spills_into)):

@@ -128,6 +128,7 @@ class Depressions(FateTree):
         tree, heights = saved[0].tree, saved[1]
         fates, (cells, pit, key) = self._water(saved, message)
         own = np.zeros(fates.heir.size, np.bool_)
+        # Pits that are decided in this tile: all cells of their depressions lie here.
         own[_with_depth(tree, fates)] = True
         hierarchy = self.hierarchy(fates, tree.dead, own)
         row = None
@@ -155,6 +156,7 @@ class Depressions(FateTree):
                 links[which] if some else links, numbers, -2 - number_of_leaving
             )
         # others that yield to them at the same height lie in the same depression
+        # (-2 less a leaving pit: the parent of the depression is found further up, with that pit)
         beside = np.flatnonzero(parent <= -2)
         taken = held.take(beside).sum_by(number_of_leaving[-2 - parent[beside]], leaving.size)
         return {
@@ -224,6 +226,7 @@ def _count_heights(
 
     ``name`` holds the number of the pit of each cell.
     """
+    # By pit and height, as runs of equal cells become one row with their number.
     pit, key = name[pit[which]], key[which]
     order = order_cells(key, pit)
     pit, key = pit[order], key[order]

@@ -42,6 +42,7 @@ class Fates:
         taken, found = [which], which.size
         after = which
         while True:
+            # Heirs may have heirs in turn: a child needs the whole chain to resolve its own merges.
             after = np.unique(self.heir[after])
             after = after[(after >= 0) & (place[after] < 0)]
             if not after.size:
@@ -107,5 +108,7 @@ def resolve_fates(tree: Tree, message: Fates) -> Fates:
     died.key[known], died.cell[known] = message.died.key, message.died.cell
     heir[known] = place[message.heir]
     died.key[tree.dead], died.cell[tree.dead] = tree.saddles.key, tree.saddles.cell
+    # The tree knows the lowest basin here of the component that each one met; further up that
+    # component may have merged into another before.
     find_heirs(tree.dead, tree.heir, died.key, died.cell, heir)
     return Fates(pits, died, heir)

@@ -121,6 +121,7 @@ class Hierarchy:
     def add_up(self, held: Held) -> None:
         """Add the totals of each depression to those of the depressions that contain it."""
         found = self.found
+        # In the order in which pits merge, so that each depression is complete before its parent.
         exact_sums.add_up(self.order, found.first, found.parent, *held)
 
     def columns(self, held: Held, cell_area: float, least: tuple[float, float]) -> dict[str, Array]:

@@ -225,6 +225,8 @@ class PassTable(TableMaker):
             if result is None or result.cells is None:
                 continue
             cells = result.cells[:, 0] * width + result.cells[:, 1]
+            # Between two points that are both points and targets one path serves, in both
+            # directions.
             way[start][end - problem.points] = cells
             if problem.same:
                 way[end - problem.points][start] = cells[::-1]
@@ -264,6 +266,8 @@ def _join_groups(
         joined.append((a, size[a], size[b]))
         # Groups are linked lists: appending the second to the first keeps each group contiguous.
         after[last[a]], last[a] = b, last[b]
+        # The group of the first end absorbs the other: ``a`` stays its head, where ``joined`` finds
+        # it.
         head[b], size[a] = a, size[a] + size[b]
     place, number = np.empty(count, np.int64), 0
     for vertex in (root for root in range(count) if head[root] == root):

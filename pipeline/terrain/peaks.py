@@ -82,6 +82,7 @@ class Peaks(FateTree):
         kept = np.zeros(tree.pits.cell.size, np.bool_)
         kept[tree.kept] = True
         own = np.flatnonzero(~kept)
+        # The highest peak of each connected land merges into none: it has no key col.
         last = fates.heir[own] < 0
         # ``~`` undoes the flip of keys by which the terrain is upside down.
         drop = subtract_keys(~fates.pits.key[own], ~fates.died.key[own], self.dtype)

@@ -114,6 +114,8 @@ class WaterLevel(BasinTree):
         wet = water.reached
         if self.max_depth < np.inf:
             depth = subtract_keys(water.level, water.pits.key, dtype)
+            # A depression that is too deep is not filled at all; its depth is that of its lowest
+            # cell.
             wet = wet & within_bounds(depth, most=self.max_depth)
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
         # Entry 0 is of nodata. The lowest level raises no cell: dry basins stay as they are.
@@ -156,6 +158,7 @@ def _spread(tree: Tree, message: Levels) -> Levels:
         (pits.key, message.pits.key),
         (pits.cell, message.pits.cell),
     ):
+        # What the message says of kept basins goes before the others follow from it.
         all_[tree.kept] = kept
     merge_tree.spread_levels(
         tree.dead, tree.heir, tree.saddles.key, level, reached, pits.key, pits.cell

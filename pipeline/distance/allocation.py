@@ -244,6 +244,8 @@ class AllocationProblem(FrontierDefaults):
         """Spread labels within the tile until none changes; return how many cells changed."""
         settled = 0
         if not state.resolved:
+            # Walks back along the steps do most of the work, at the first visit alone; later ones
+            # spread what is new.
             state.resolved = True
             settled, state.reached = resolve_labels(
                 state.dist, state.steps, state.reach, state.pairs, state.changed
@@ -272,6 +274,7 @@ class AllocationProblem(FrontierDefaults):
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
             linked = state.links is not None
+            # Directions follow from the final pairs, so they are the same for any order of visits.
             codes = back_directions(
                 *(state.steps, state.reach, state.pairs, state.code, linked, self.orientation)
             )
@@ -322,6 +325,7 @@ class LinkSteps:
     def _lower(self, cells: Array, before: Array) -> bool:
         """Assign to cells their predecessors' pairs with one more hop, where that is less."""
         state = self._state
+        # A link counts as one hop, as any step.
         new = np.flatnonzero(before + 1 < self._at(state.pairs, cells))
         where = tuple(cells[new].T + state.reach)
         np.minimum.at(state.pairs, where, before[new] + 1)

@@ -163,9 +163,12 @@ def open_terrain(
     if terrain.horizontal:
         # the model knows each end's friction and place by further rasters
         named |= {"resistance": first, "place": PlaceRaster(first)}
+        # In the order in which the model takes its rasters.
         named = {name: named[name] for name in ("friction", *MODELS[terrain.model].needs)}
         rows = int(coefficients[ANGLES - 1])
         of_steps = headings(first.georeference, first.shape, cell_size)
+        # In the order of the model: the factor of slope, that of direction, the headings of all
+        # steps.
         coefficients = *coefficients[: ANGLES + 2 * rows], *terrain.horizontal, *of_steps
     model = CostModel(terrain.model, False, coefficients)
     return Surface(named, parse_barriers(barriers, first)), model
@@ -213,6 +216,7 @@ def _open_of_terrain(name: str, source: Any, terrain: TerrainCost, first: Raster
         return LevelRaster(first)
     given = name
     if getattr(terrain, name) is None:
+        # One raster of heights serves as both: errors call it by the argument that was passed.
         given = "surface" if name == "elevation" else "elevation"
     raster = open_raster(source, argument=given)
     check_same_grid(given, raster, first)
@@ -264,6 +268,7 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     numbered = {f"{table}[{place}]": value for place, value in enumerate(rows)}
     for name, value in {**scalars, **numbered}.items():
         check_number(f"coefficients: {name}", value, -LARGEST, LARGEST)
+    # In the order of the model, whatever that of the caller; a table comes last.
     chosen = *map(float, {**names, **scalars}.values()), *map(float, rows)
     check = MODELS[cost].check
     try:
@@ -297,6 +302,7 @@ def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cos
         raise InputError(
             f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
         )
+    # Kinds of steps: along columns and rows, diagonals, knight's moves.
     used = lengths[{4: [0, 1], 8: [0, 1, 2], 16: [0, 1, 2, 3, 4]}[connectivity]]
     if cost == "friction" and (used != np.rint(used)).any():
         raise InputError(

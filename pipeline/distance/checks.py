@@ -31,6 +31,7 @@ def most_friction(cells: np.dtype[Any], dtype: np.dtype[Any], count: int, longes
         # the friction of four cells times the length of a step stays below
         most: float = BARRIER // (8 * math.ceil(longest))
     else:
+        # So a path through all cells stays finite.
         most = float(np.finfo(dtype).max) / (8.0 * max(count, 1) * max(longest, 1.0))
     if cells.kind == "f":
         most = min(most, float(np.finfo(cells).max))
@@ -103,6 +104,7 @@ def check_multiples(
         bad = cells & cells.dtype.type(unit - 1) != 0
     else:
         with np.errstate(invalid="ignore"):
+            # Cells that are not finite are barriers, which need not be multiples.
             units = cells / cells.dtype.type(unit)  # exact: a power of two
             bad = np.isfinite(cells) & (units != np.rint(units))
     if nodata is not None and not math.isnan(nodata):

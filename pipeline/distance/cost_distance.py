@@ -413,6 +413,7 @@ def _grown(
     """Return the problem for the sources of one strength, and how its costs accumulate."""
     starts: Any = problem.initial
     if cells is not None:
+        # Costs grow from the least initial cost of the run's own sources (`Growth.base`).
         first = float(cells.costs.min())
     elif isinstance(starts, Mapping):
         labels = targets if isinstance(targets, tuple) else ()
@@ -421,6 +422,7 @@ def _grown(
     else:
         first = starts
     growth = Growth.of(strength, first, problem.max_cost)
+    # Of a raster of sources a run takes those with its labels, of which the grid may have none.
     own: dict[str, Any] = {"targets": targets, "may_start_nowhere": targets is not None}
     if cells is not None:
         own["sources"] = replace(cells, costs=growth.starts(cells.costs, problem.dtype))

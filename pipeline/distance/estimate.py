@@ -123,6 +123,7 @@ def _estimate_model(
     """
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
     row = MODELS[model]
+    # Such models have two rasters of costs: heights and friction.
     planes = 2 if row.neutral_friction is not None else 1
     state = (1 + planes) * itemsize + len(row.further) * FURTHER_BYTES
     if len(wanted) > 1:
@@ -141,6 +142,7 @@ def _estimate_model(
         return plan
     runs = count_runs(read_columns(sources, label, source_cost, "sources")[1])
     # each run and each merge of two writes a set of rasters, of which the last is the result
+    # Runs that are compared by labels need an allocation, though it may not be wanted.
     beside = written + (ALLOCATION_OF_RUN if len(wanted) > 1 and "allocation" not in wanted else 0)
     return replace(
         plan,
@@ -191,6 +193,7 @@ def _estimate_on_gpus(
     tree, tile = context.quadtree, context.quadtree.window(Node(0, 0))
     count, tasks = tree.count(0), tree.count(context.shard_level)
     held = cells_on_gpu(tile) * a_cell * -(-count // gpus.count)
+    # Four sides of each tile, in eight bytes a cell.
     borders = count * 4 * tree.tile * 8
     # one tile is read, and another is written, by as many threads as that takes
     side = side_of_parts(tile.size, grid.layout.tile)

@@ -166,6 +166,7 @@ def _crossed_by_knights(
 
     ``links`` are the places in the path from which it goes along a link.
     """
+    # A knight's move goes two cells along one axis and one along the other.
     move = np.diff(cells, axis=0)
     long = np.abs(move) == 2
     knight = (np.abs(move).sum(axis=1) == 3) & long.any(axis=1)
@@ -325,6 +326,8 @@ def _check_on_grid(
             f"{shape[1]} cells; {step}"
         )
     here = coordinates_of(path.cells[:, 0], path.cells[:, 1], place)
+    # Mean sides of cells, as coordinates need not be even; 1 without coordinates or of a single
+    # cell.
     sides = [
         1.0 if axis is None or axis.size < 2 else abs(float(axis[-1] - axis[0])) / (axis.size - 1)
         for axis in (place.x, place.y)

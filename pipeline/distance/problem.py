@@ -496,6 +496,7 @@ class Distance(FrontierDefaults):
             heights = ""
             if "elevation" in self.nodata:
                 z = rasters[-1]
+                # Heights in other units than lengths are the usual reason for such costs.
                 start, end = z[row + y, column + x], z[row + halo, column + halo]
                 heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
             raise RunError(
@@ -552,6 +553,8 @@ def warm_up(
     nothing: Border = [None] * len(NEIGHBOURS)
     halo = nothing
     if neighbours:
+        # A halo that is reached on all sides, so that all kernels that take in borders are
+        # compiled.
         halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
     problem.visit(state, Request((0, 0), 0.0, halo, nothing), math.inf)
     problem.finish(state)

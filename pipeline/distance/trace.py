@@ -39,6 +39,7 @@ class PathReader:
         self._result = result
         # of each code by the compass that by rows and columns
         self._codes = np.arange(256, dtype=np.uint8)
+        # Other codes, of sources, links and unreached cells, are no directions and stay.
         self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
@@ -169,6 +170,7 @@ class PathReader:
                 f"result: the path of point {number} leaves it at row {row}, column {column}, "
                 f"along link {edge}: it is a part of a result; give the whole one"
             ) from None
+        # A link of an undirected edge may be listed from either end.
         if cells[0] != [row, column]:
             cells, points = cells[::-1], points[::-1]
         return (cells[1][0], cells[1][1]), points

@@ -46,6 +46,8 @@ def region_colours(cells: Array, known: npt.NDArray[np.bool_]) -> tuple[Array, A
     numbers = np.full(cells.shape, -1)
     numbers[known] = index
     pairs = [np.empty((2, 0), int)]
+    # Where colours do not repeat, neighbours do not matter. Nonzero lists the known cells line by
+    # line, so labels that follow one another in a line are neighbours, also across unknown cells.
     for lines in (numbers, numbers.T) if labels.size > len(PALETTE) else ():
         line, _ = at = np.nonzero(lines >= 0)
         values = lines[at]

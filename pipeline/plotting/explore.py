@@ -256,6 +256,7 @@ def _add_colorbar(m: Map, drawing: Drawing) -> None:
     shares = np.linspace(0, 1, STEPS)
     values = np.asarray(scale.norm.inverse(shares), float)
     if not values[-1] > values[0]:
+        # A colour bar needs rising values.
         values = values[0] + shares  # one value
     bar = LinearColormap(
         [tuple(colour) for colour in scale.cmap(shares)[:, :3].tolist()],

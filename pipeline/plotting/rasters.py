@@ -31,6 +31,7 @@ _WITH_BACKGROUND = {"labels", "depression", "link"}
 _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "north",
            "north-east")  # fmt: skip
 SOURCE = np.zeros(3)
+# Most cells of a forest that is drawn as lines, and most labels that are named.
 MOST_LINES = 2**18
 MOST_NUMBERS = 12
 

@@ -50,6 +50,7 @@ def find_sources(result: RasterLike | VectorLike, raster: Raster) -> npt.NDArray
     if known.name == "cost":
         from scipy.ndimage import label  # slow to import
 
+        # Several cells of cost 0 side by side may be ground without friction around a source.
         regions, count = label(zero, np.ones((3, 3)))
         alone = np.bincount(regions.ravel(), minlength=count + 1) == 1
         zero &= alone[regions]

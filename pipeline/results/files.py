@@ -154,6 +154,7 @@ def _as_dataset(result: RasterLike, variable: str | None) -> xr.Dataset:
     place = raster.georeference
     cells = raster.read(Window(0, 0, *raster.shape))
     dims = place.y_name, place.x_name
+    # Nodata stays in the cells, and is named as xarray expects it.
     marked = xr.Variable(dims, cells, *fill_value_in_xarray(raster.nodata, raster.dtype))
     array = xr.DataArray(marked, place.coords())
     return array.to_dataset(name=raster.name or NAME)

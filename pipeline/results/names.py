@@ -19,4 +19,5 @@ def name_labels(attrs: Mapping[str, Any], labels: Iterable[Any]) -> list[str | N
     if isinstance(names, str):  # a tag holds a list as text; NetCDF reads a list of one as text
         listed = parse_tag(names)
         names = listed if isinstance(listed, list) else [names]
+    # Labels of names are their positions in the list.
     return [names[int(label)] if 0 <= label < len(names) else None for label in labels]

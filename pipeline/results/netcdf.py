@@ -48,6 +48,7 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
         if variable.dtype.kind in "iufb" and variable.ndim:
             variable.encoding |= {"zlib": True, "complevel": 1, "shuffle": True}
             if variable.chunks is not None:
+                # Chunks of Dask may differ at the edges, those of NetCDF may not.
                 variable.encoding["chunksizes"] = tuple(map(max, variable.chunks))
         if variable.dtype.kind == "f" and "_FillValue" not in variable.attrs:
             variable.encoding["_FillValue"] = fill

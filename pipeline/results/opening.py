@@ -77,7 +77,9 @@ def open_result(
         except InputError as error:
             raise InputError(f"{argument}: {error}") from None
     if isinstance(result, xr.DataArray):
+        # Tags of a GeoTIFF are texts, numbers and lists among them.
         attributes = {name: parse_tag(value) for name, value in result.attrs.items()}
+        # rioxarray opens a GeoTIFF with a dimension for its single band.
         array = result.squeeze("band", drop=True) if "band" in result.dims else result
         name = _name_of(result, operation, argument)
         return array.to_dataset(name=name, promote_attrs=False).assign_attrs(attributes)
@@ -120,6 +122,7 @@ def read_geotiff(path: str | os.PathLike[str]) -> xr.DataArray:
     if opened.rio.crs is None and opened.rio.transform().is_identity:
         # measured in cells, as `FileRaster` does: rioxarray counts rows from a corner, northwards
         raster = raster.drop_vars(["y", "x", "spatial_ref"])
+        # The variable that it names was dropped with the coordinates.
         raster.encoding.pop("grid_mapping", None)
     raster.encoding |= encoding_of_place(raster)
     return raster

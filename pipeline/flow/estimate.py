@@ -60,6 +60,7 @@ def estimate_direction(
     reach, _ = check_limits(DEFAULT_LENGTH if max_length is None else max_length)
     given = grid
     if depressions == "breach":
+        # The breached surface, on which all later stages work, is float64.
         grid = replace(grid, dtype=np.dtype(np.float64))
     size = grid.dtype.itemsize
     limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
@@ -128,6 +129,7 @@ def estimate_accumulation(
     """Return the plan of `flow_accumulation`; ``weights`` other than areas are read twice."""
     limit_of_worker(memory_limit)  # refuse what is none in any case
     surface = of_heights(method, depressions=depressions, max_length=max_length, flats=flats)
+    # Of heights an earlier stage makes codes of one byte, which the accumulation reads.
     codes = grid if method is None else replace(grid, dtype=np.dtype(np.uint8))
     plan = _estimate_sweep("flow_accumulation", codes, workers, AMOUNT + MARKS, 8)
     plan = _with_threads(plan, threads)

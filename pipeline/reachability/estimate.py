@@ -33,6 +33,8 @@ def estimate_reach(
     pairs = max(_count("s", s), _count("t", t))
     borders = grid.tree.count(0) * 2 * 4 * grid.layout.tile * 8
     states = grid.cells
+    # The tiles of a single search are divided among workers; of several pairs each worker searches
+    # whole grids.
     if pairs == 1:
         states = min(states, -(-grid.shards // workers) * grid.shard_cells)
     worker = (
@@ -48,6 +50,7 @@ def estimate_reach(
         first = estimate_components(grid, workers=workers, connectivity=connectivity)
         worker, client = max(worker, first.memory_per_worker), max(client, first.memory_client)
         tasks = first.tasks + -(-pairs // min(PAIRS_A_TASK, -(-pairs // (4 * workers))))
+        # Read once for the components and once for the searches.
         read, checkpoints = 2 * read, checkpoints * workers + first.bytes_checkpoints
     return Plan(
         operation="st_connected",

@@ -184,6 +184,7 @@ def _snap(
 
 def _refuse_same_cells(cells: Integers, width: int) -> None:
     """Raise InputError if two outlets lie on one cell."""
+    # Of two outlets on one cell, one would have no watershed.
     order = np.argsort(cells, kind="stable")
     same = np.flatnonzero(np.diff(cells[order]) == 0)
     if same.size:

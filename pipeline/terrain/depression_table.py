@@ -167,7 +167,7 @@ class DepressionTable(TableMaker):
         problem: Any = self.run.problem
         fates: list[Table] = []
         pits: dict[Node, list[Integers]] = {}
-        # Beyond the binary exponents of all heights, which are within 1100 of 0.
+        # As `find_exponents` has them for zeros alone: beyond the exponents of all heights.
         low, high, count = 10000, -10000, 0
         levels = range(self.run.context.shard_level, self.run.tree.root.level + 1)
         for node in (node for level in levels for node in self.run.tree.nodes(level)):

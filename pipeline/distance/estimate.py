@@ -141,7 +141,7 @@ def _estimate_model(
     if source_cost is None:
         return plan
     runs = count_runs(read_columns(sources, label, source_cost, "sources")[1])
-    # each run and each merge of two writes a set of rasters, of which the last is the result
+    # Each run and each merge of two writes a set of rasters, of which the last is the result.
     # Runs that are compared by labels need an allocation, though it may not be wanted.
     beside = written + (ALLOCATION_OF_RUN if len(wanted) > 1 and "allocation" not in wanted else 0)
     return replace(

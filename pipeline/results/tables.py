@@ -175,7 +175,6 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
     first = np.searchsorted(number, links)
     flows = np.flatnonzero(downstream)
     # each line ends with the first cell of the next one
-    # Behind the last vertex of each link: where the next one begins.
     at = np.append(first, number.size)[flows + 1]
     number = np.insert(number, at, flows + 1)
     vertices = np.insert(vertices, at, vertices[first[downstream[flows] - 1]], axis=0)

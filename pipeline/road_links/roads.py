@@ -208,7 +208,7 @@ def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
         raise InputError(
             "lines: no line passes the raster; is the layer of this area, and its CRS right?"
         )
-    # a short bridge within a cell is a road like any other, if one may leave it at both ends
+    # A short bridge within a cell is a road like any other, if one may leave it at both ends.
     # Points from ``lines.nodes`` on are ports at borders of cells; the index is clipped for these.
     enclosed = may_leave[np.minimum(cut.start, lines.nodes - 1)]
     enclosed &= may_leave[np.minimum(cut.end, lines.nodes - 1)]

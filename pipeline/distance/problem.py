@@ -323,8 +323,8 @@ class Distance(FrontierDefaults):
         rows = window.height + 2 * self.halo_width
         if self.lengths.shape[1] == 1:
             return np.repeat(self.lengths, rows, axis=1)
-        # Rows of the halo beyond the grid repeat the outermost lengths: no step reaches their
-        # cells.
+        # Rows of the halo beyond the table repeat its outermost lengths: no step reaches their
+        # cells, which are barriers.
         wanted = np.arange(rows) + window.y - self.halo_width
         return np.ascontiguousarray(self.lengths[:, wanted.clip(0, self.lengths.shape[1] - 1)])
 

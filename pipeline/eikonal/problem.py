@@ -82,7 +82,7 @@ class Eikonal(FrontierDefaults):
     @property
     def limit(self) -> int:
         """The greatest value of interest."""
-        # An infinite bound, or one that no value reaches, leaves `FAR` alone as unreached.
+        # `FAR` marks unreached cells, so values stay below it whatever the bound.
         return int(min(self.max_cost / self.side * SCALE, FAR - 1))
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:

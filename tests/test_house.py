@@ -265,19 +265,15 @@ IS_NO = re.compile(
 )
 
 
-# Folders in which the docstrings of attributes obey the rule as well.
-ATTRIBUTES_CHECKED = {"pipeline", "tiles"}
-
-
-def titles(path: Path, *, attributes: bool) -> Iterator[tuple[int, str]]:
-    """The first lines of the docstrings of a file, with their places."""
+def titles(path: Path) -> Iterator[tuple[int, str]]:
+    """The first lines of the docstrings of a file, attributes included, with their places."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
                 yield node.body[0].lineno, docstring.split("\n")[0]
         body = getattr(node, "body", None)
-        if attributes and isinstance(body, list):  # that of a lambda is an expression
+        if isinstance(body, list):  # that of a lambda is an expression
             yield from titles_of_attributes(body)
 
 
@@ -301,7 +297,7 @@ def test_first_lines_say_what_a_function_does_or_an_attribute_holds(folder: str)
         f"{path}:{line}: {title}"
         for path in MODULES.values()
         if path.relative_to(ROOT).parts[0] == folder
-        for line, title in titles(path, attributes=folder in ATTRIBUTES_CHECKED)
+        for line, title in titles(path)
         if is_no_title(title)
     ]
     assert not found, "say what it does, returns or is:\n" + "\n".join(found)

@@ -155,7 +155,7 @@ def order_links(
     downstream : the link to which each flows, or -1.
     amounts : what flows at the end of each link.
     order : the links, the first of equals first.
-    strahler, shreve : become the orders; 0 of links on circles, and below them.
+    strahler, shreve : become the orders. Those of links on circles, and below them, mean nothing.
     upstream : becomes the link of the greatest amount that flows into each, the first of equals, or
         -1.
     """

@@ -87,8 +87,8 @@ class Distance(FrontierDefaults):
     dtype: np.dtype[Any]
     connectivity: int
     lengths: npt.NDArray[np.float64]
-    """Lengths of steps, shape (5, 1) if all rows are alike, else (5, rows + 1); see
-    `edge_lengths`."""
+    """Lengths of steps, shape (5, 1) if all rows are alike, else (5, rows + 2); see
+    `step_lengths`."""
     nodata: Mapping[str, float | int | None]
     """Nodata values of the run's rasters by name, in their order: those that the model takes,
     ``"barriers"`` if there are any, last ``"sources"`` where a raster gives them."""

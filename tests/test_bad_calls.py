@@ -843,8 +843,8 @@ def test_every_public_name_is_tested() -> None:
         "Operation": {"bind"},
         "LeastCostPaths": {"to_geodataframe", "to_file"},
         "VectorLayer": {
-            *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "on_grid"),
-            *("labels", "numbered"),
+            *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "in_degrees"),
+            *("on_grid", "labels", "numbered"),
         },
     }
     assert _public_methods(og.Run) == {"progress", "report", "statistics", "result", "cancel"}

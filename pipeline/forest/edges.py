@@ -61,7 +61,9 @@ def forest_lines(
     with report_missing("forest_lines", "shapely"):
         from shapely import linestrings
     raster = open_raster(forest, usual=("edges",), argument="forest")
-    if raster.dtype != np.uint8 and raster.dtype.kind != "f":
+    # xarray makes floats of masked integers, and keeps their attributes
+    masked = raster.dtype.kind == "f" and "flag_meanings" in raster.attrs
+    if raster.dtype != np.uint8 and not masked:
         raise _not_edges(str(raster.dtype))
     part = parse_window(window, raster.shape)
     if part.size > MOST_CELLS:
@@ -70,7 +72,7 @@ def forest_lines(
             "once: give a window (first row, first column, rows, columns)"
         )
     edges, place = raster.read(part), raster.georeference
-    if edges.dtype.kind == "f":  # xarray makes floats of masked integers, NaN where nodata was
+    if masked:  # NaN where nodata was
         edges = np.where(np.isnan(edges), 0, edges)
         if not np.isin(edges, range(1 << len(DIRECTION_STEPS))).all():
             raise _not_edges(f"{edges.dtype}, from {edges.min():g} to {edges.max():g}")

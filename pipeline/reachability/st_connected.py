@@ -94,7 +94,7 @@ class Reach:
     hops: npt.NDArray[np.int64] | None
     paths: list[LeastCostPath | None] | None
     tiles: npt.NDArray[np.int64]
-    snap_distances: npt.NDArray[np.float64] | None = None
+    snap_distances: npt.NDArray[np.float64] | None = field(default_factory=lambda: None)
 
     def _repr_html_(self) -> str:
         rows = {"pairs": self.connected.size, "connected": int(self.connected.sum())}

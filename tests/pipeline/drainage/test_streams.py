@@ -199,5 +199,5 @@ def test_what_has_no_streams_is_refused(change: dict[str, Any], sentence: str) -
 
 
 def test_other_results_have_no_lines() -> None:
-    with pytest.raises(og.InputError, match="streams: it has no links"):
+    with pytest.raises(og.InputError, match="streams: it has no table of links"):
         og.stream_lines(og.flow_direction(fractal(9)))

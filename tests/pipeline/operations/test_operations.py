@@ -24,6 +24,7 @@ MATRIX = np.random.default_rng(4).integers(1, 99, (20, 20)).astype(np.float64)
 CUT = {"tile": 4, "shard": 8}
 FAR = [(19, 23), (5, 5)]
 DIRECTION = np.random.default_rng(5).integers(6, 8, (24, 20)).astype(np.uint8)
+SLOPE = GRID - 10 * np.arange(24, dtype=np.float32)[:, None]  # along the directions
 
 STORED: dict[str, Callable[..., Any]] = {
     "forest": lambda **o: call(og.minimum_spanning_forest, GRID, **CUT, **o),
@@ -65,7 +66,7 @@ STORED: dict[str, Callable[..., Any]] = {
         og.flow_distance, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o
     ),
     "heights above drainage": lambda **o: call(
-        og.height_above_drainage, GRID, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o
+        og.height_above_drainage, SLOPE, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o
     ),
     "peaks": lambda **o: call(og.peaks, GRID, min_prominence=2, **CUT, **o),
     "depressions": lambda **o: call(og.depressions, GRID, min_depth=1, labels=True, **CUT, **o),

@@ -337,8 +337,11 @@ def test_edges_from_a_geotiff_are_lines(way: str, tmp_path: Path) -> None:
     given = FROM_FILES[way](str(tmp_path / "edges.tif"))
     lines, expected = og.forest_lines(given), og.forest_lines(forest)
     assert lines.to_geodataframe().equals(expected.to_geodataframe())
+    with pytest.raises(og.InputError, match=r"its edges are float64; give"):
+        og.forest_lines(heights)
+    marked = heights.where(heights != 1, 0.5).assign_attrs(forest["edges"].attrs)
     with pytest.raises(og.InputError, match=r"its edges are float64, from 0 to 7; give"):
-        og.forest_lines(heights.where(heights != 1, 0.5))
+        og.forest_lines(marked)
 
 
 @pytest.mark.parametrize("way", ["path", "rioxarray", "masked"])

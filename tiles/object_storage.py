@@ -57,7 +57,7 @@ _IN_PLACE = re.compile(r"(?:^|/)(?:store-[0-9a-f]{32}|[^/]*\.(?:partial|lease))(
 TAIL_BYTES = 2**15
 """Number of bytes read at once from an object's end: a shard's index, or all of a small one."""
 KEYS_A_REQUEST = 1000
-"""Greatest number of keys in a request to delete; one request deletes them in order."""
+"""Greatest number of keys in a request to delete; S3 deletes those of one request in order."""
 LONGEST_ADDRESS = 700
 """Greatest length of an address in bytes; stores allow 1024 in a key, and names are added to it."""
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
@@ -292,9 +292,17 @@ class ObjectStorage:
     def _delete(self, paths: list[str]) -> None:
         import obstore
 
-        if paths:
-            with _errors(self._address(paths[0]), self.options), suppress(FileNotFoundError):
+        if not paths:
+            return
+        with _errors(self._address(paths[0]), self.options):
+            try:
                 obstore.delete(self._store, paths)
+            except FileNotFoundError:
+                # S3 takes no notice of a missing key. Google Cloud and Azure report it, and may
+                # then have left others.
+                for path in paths if len(paths) > 1 else ():
+                    with suppress(FileNotFoundError):
+                        obstore.delete(self._store, path)
 
     def _list(self, path: str) -> Iterator[Any]:
         """Yield metadata of all objects below a path, a page at a time."""
@@ -429,12 +437,13 @@ class ObjectStorage:
         return not prefix and not self._in_place and VERSION.fullmatch(name) is not None
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
-        known = self._version()
-        pages = self._list(self._path(_join(known, prefix)))
+        version = self._version()
+        pages = self._list(self._path(_join(version, prefix)))
         first = next(pages, None)
-        if first is None and self._version(latest=True) != known:  # it has been replaced
-            pages = self._list(self._path(_join(self._version(), prefix)))
-        root = self._path(self._version())
+        if first is None and (latest := self._version(latest=True)) != version:
+            version = latest  # the store has been replaced
+            pages = self._list(self._path(_join(version, prefix)))
+        root = self._path(version)
         for meta in pages if first is None else chain([first], pages):
             key = meta["path"][len(root) + 1 :]
             name, _, rest = key.partition("/")
@@ -461,8 +470,9 @@ class ObjectStorage:
         """Delete objects, that of the path ``first`` before the others."""
         rest = [path for path in paths if path != first]
         leading = [first] if len(rest) < len(paths) else []
-        # More keys take several requests, which may be answered in any order.
-        if len(paths) > KEYS_A_REQUEST:
+        # More keys take several requests, which may be answered in any order. So do fewer on Google
+        # Cloud, with one for each key, and Azure, with one for 256.
+        if len(paths) > KEYS_A_REQUEST or not self.root.startswith(("s3:", "memory:")):
             self._delete(leading)
             leading = []
         self._delete([*leading, *rest])

@@ -219,6 +219,28 @@ def test_what_a_late_writer_puts_is_in_nobodys_way(bucket: str) -> None:
     assert not [key for key in keys(target) if staged.name in key]
 
 
+def test_a_missing_object_keeps_no_other_from_being_deleted(
+    object_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google Cloud and Azure report missing objects, and may have left others then."""
+    import obstore
+
+    storage, delete = ObjectStorage(f"{object_memory}/some"), obstore.delete
+
+    def report(store: Any, paths: str | list[str]) -> None:
+        for path in [paths] if isinstance(paths, str) else paths:
+            obstore.head(store, path)  # raises if there is none
+            delete(store, path)
+
+    for key in ("a", "b", "c"):
+        storage.put(key, b"some")
+    paths = [storage._path(key) for key in ("a", "missing", "b", "c")]
+    monkeypatch.setattr(obstore, "delete", report)
+    storage._delete(paths)
+    storage._delete(paths[1:2])
+    assert not keys(storage)
+
+
 def test_a_store_that_ignores_conditions_is_refused(s3: str, s3_server: S3Server) -> None:
     s3_server.without_conditions = True
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +66,12 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
                 f"result: NetCDF cannot hold it ({said}); give other names, attributes or dtypes "
                 "(.rename, .drop_attrs, .astype), or write a .zarr"
             ) from error
+        except Exception as error:
+            # A file that could not be closed, as the disk is full, is closed again when it is
+            # collected. That must not be in another thread: HDF5 allows one at a time.
+            traceback.clear_frames(error.__traceback__)
+            gc.collect()
+            raise
 
 
 def open_netcdf(path: Path, chunks: dict[str, int]) -> xr.Dataset:

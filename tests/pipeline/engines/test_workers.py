@@ -323,6 +323,7 @@ def test_a_worker_that_dask_pauses_puts_tile_states_on_disk_and_the_run_goes_on(
 
     monkeypatch.setattr(Distance, "visit", hold)
     monkeypatch.setattr(tile_states, "SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(tile_states, "_caches", {})  # none of other runs
     with in_process(1) as (_, client):
         run = OPERATIONS["cost"](out=tmp_path / "out", client=client, verb="submit")
         assert far.wait(STALLED)

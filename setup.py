@@ -1,8 +1,8 @@
 """Find the packages, and make the README that the package shows.
 
 Links and pictures of the README lead to the files of its version: in the tree they are relative, so
-that a clone is whole by itself, but on a package index there is no tree beside the page. Everything
-else about the package stands in pyproject.toml.
+that a clone is whole by itself, but a page on a package index has no tree beside it. All else about
+the package stands in pyproject.toml.
 """
 
 import re

@@ -284,8 +284,8 @@ class LocalStorage:
             sync_file(target.parent)
             staged.delete_all()
             return
-        # Without an exchange there is no store of this name between two renames. After a kill
-        # there, the old one lies aside, whole, and the new one can be committed again.
+        # Without an exchange, no store has this name between two renames. After a kill there,
+        # the old one lies aside, whole, and the new one can be committed again.
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
         os.rename(target, aside)
         os.rename(source, target)
@@ -332,7 +332,7 @@ class _FileReader:
         self._file = file
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
-        # An array: its slices are no copies, and google_crc32c does not accept a memoryview.
+        # An array, as its slices are views, and google_crc32c does not accept a memoryview.
         content = empty((length,), np.uint8)
         done = 0
 

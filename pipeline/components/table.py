@@ -8,7 +8,8 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.results.opening import ResultLike, open_result
-from orograph.tiles.arrays import Reals
+from orograph.tiles.arguments import as_text
+from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -72,7 +73,7 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
         )
     numbered, count = dataset["labels"], dataset.attrs.get("component_count")
     if numbered.dtype.kind == "f":  # xarray makes floats of masked integers, NaN where nodata was
-        numbered = numbered.fillna(0).astype(np.int64)
+        numbered = numbered.fillna(0)
     if count is None:  # of a lazy result, or lost on the way
         numbered = numbered.compute()
         count = max(int(numbered.max()), 0)
@@ -94,8 +95,13 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
         for x in range(0, width, side):
             window = Window(y, x, side, side).clip(labels.shape)
             numbers, first, where = np.unique(
-                labels.read(window), return_index=True, return_inverse=True
+                _whole(labels.read(window)), return_index=True, return_inverse=True
             )
+            if numbers[0] < 0 or numbers[-1] > count:
+                raise InputError(
+                    f"result: its labels are {numbers[0]} to {numbers[-1]} here, but it has "
+                    f"{count} components; give what connected_components has returned"
+                )
             where = where.ravel()
             row, column = (np.ravel(i) for i in np.indices(window.shape))
             row, column = row + y, column + x
@@ -130,6 +136,17 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     if place.map_crs is not None:
         table.attrs["crs_wkt"] = place.map_crs
     return table
+
+
+def _whole(labels: Array) -> Integers:
+    """Return labels as integers; raise InputError if one of them is not a whole number."""
+    if labels.dtype.kind == "f" and (labels % 1 != 0).any():
+        raise InputError(
+            f"result: its labels are {labels.dtype}, and {as_text(labels[labels % 1 != 0][0])} is "
+            "not a whole number; give what connected_components has returned"
+        )
+    whole: Integers = labels.astype(np.int64, copy=False)
+    return whole
 
 
 def cell_areas(place: Georeference, height: int, argument: str = "result") -> tuple[Reals, str]:

@@ -332,8 +332,8 @@ def _check_on_grid(
         1.0 if axis is None or axis.size < 2 else abs(float(axis[-1] - axis[0])) / (axis.size - 1)
         for axis in (place.x, place.y)
     ]
-    # Coordinates of one grid may differ by rounding, as after writing and reading: a thousandth of
-    # a cell is no other grid.
+    # Coordinates of one grid may differ by rounding, as after writing and reading: up to a
+    # thousandth of a cell it is the same grid.
     off = (np.abs(here - path.coordinates) > 1e-3 * np.array(sides)).any(axis=1)
     if off.any():
         at = int(off.argmax())

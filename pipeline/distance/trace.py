@@ -39,7 +39,7 @@ class PathReader:
         self._result = result
         # of each code by the compass that by rows and columns
         self._codes = np.arange(256, dtype=np.uint8)
-        # Other codes, of sources, links and unreached cells, are no directions and stay.
+        # Other codes stand for sources, links and unreached cells. They stay.
         self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}

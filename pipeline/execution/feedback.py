@@ -1,4 +1,4 @@
-"""Feedback while a call runs: a notice that kernels are compiled, and progress bars."""
+"""Feedback while a call runs: its progress, a notice that kernels are compiled, progress bars."""
 
 from __future__ import annotations
 

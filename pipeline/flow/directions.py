@@ -222,7 +222,7 @@ class HopsFromHigher(Directions):
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the hops of a converged tile."""
         hops = inner_of(state.hops, 1)
-        # 0 for cells that drain, and for flats beside which there is no higher ground.
+        # 0 for cells that drain, and for flats without higher ground beside them.
         return {"away": np.where((hops > 0) & (hops < _far(hops.dtype)), hops, 0)}, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class Forest:
         )
         cells, values = borders.cells, borders.values
         valid = valid_cells(values, self.nodata)
-        # There is no edge to a cell of nodata.
+        # Cells of nodata have no edges.
         real = valid[borders.a] & valid[borders.b]
         a, b, seam_direction = borders.a[real], borders.b[real], borders.direction[real]
         major, minor = edge_keys(self.weight, values[a], values[b])

@@ -117,18 +117,15 @@ def cells_of_sources(
 ) -> tuple[Indices, dict[str, Any]]:
     """Return the passable cells that sources cover, (n, 2), and attributes of the result.
 
-    They tell how many sources were left out, and how far points were moved.
+    They are those of `Origin.notes`.
     """
     first = store.rasters[0]
     origin = parse_sources(
         sources, first, 0.0, snap, None, all_touched=all_touched, outside=outside
     )
     points, raster, targets = origin.cells, origin.raster, origin.targets
-    notes: dict[str, Any] = {} if outside == "error" else {"sources_outside": origin.outside}
-    if origin.moved is not None:
-        notes["snap_distances"] = origin.moved.tolist()
     if points is not None:
-        return np.stack([points.rows, points.columns], axis=1), notes
+        return np.stack([points.rows, points.columns], axis=1), origin.notes
     assert raster is not None
     found: list[Indices] = [np.empty((0, 2), np.int64)]
     for window in store.form.layout.windows(store.form.shape):
@@ -140,7 +137,7 @@ def cells_of_sources(
     cells = np.concatenate(found)
     if not len(cells):
         raise InputError("sources: the raster has no source on a passable cell; give one at least")
-    return cells, notes
+    return cells, origin.notes
 
 
 def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:

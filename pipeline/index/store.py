@@ -265,7 +265,7 @@ class IndexStore:
         try:
             content = self.storage.get(_key(block))
             record = decode_record(content, self.form.record, np.dtype(self.form.dtype))
-            # While the index is built there are no checksums yet that its metadata state.
+            # The metadata state checksums only once the index is complete.
             if self._checksums is not None:
                 check_stated(
                     checksum_of_end(np.frombuffer(content, np.uint8)),

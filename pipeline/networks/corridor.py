@@ -205,7 +205,7 @@ def _refuse_labels(pairs: list[tuple[int, int]], results: list[xr.Dataset]) -> N
     """Raise InputError if pairs of positions could be labels of the sources of other results."""
     known = [np.ravel(result.attrs.get("source_labels", ())).tolist() for result in results]
     ends = {end for pair in pairs for end in pair}
-    # Numbers that are no labels of sources can only be positions.
+    # Numbers beside the labels of sources can only be positions.
     if not all(any(end in labels for labels in known) for end in ends):
         return
     for end in sorted(ends):

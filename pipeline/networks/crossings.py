@@ -71,7 +71,7 @@ class ZoneCrossings:
     ) -> Table:
         """Return the least crossing of each pair of labels in a part."""
         *surface, cost, zones = cells
-        # A part is no node of the tree: only its window is used here.
+        # Only the window of the place is used here: a part is not a node of the tree.
         place = Place(Node(0, 0), window, Sides(False, False, False, False), self.shape)
         tile = self.allocation.distance.surface(place, surface, frame)
         ring = window.grow(self.halo)

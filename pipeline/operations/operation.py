@@ -145,9 +145,9 @@ class Operation(Generic[P, T]):
     @property
     def plan(self) -> Callable[..., Plan]:
         """Return the tasks, memory and disk that the run will need."""
-        from orograph.operations.plan import OF_PLANS, Planned, make_plan, parameters_of_plan
+        from orograph.operations.plan import OF_PLANS, OperationFacts, make_plan, parameters_of_plan
 
-        facts = Planned(self.__name__, self.own, self.given, self.options, self.estimates)
+        facts = OperationFacts(self.__name__, self.own, self.given, self.options, self.estimates)
         parameters = parameters_of_plan(facts)
 
         def plan(*args: Any, **kwargs: Any) -> Plan:

@@ -32,7 +32,7 @@ OF_PLANS = (*CHOICE, *OF_GRIDS, "storage_options")  # options of a run that its 
 INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 
 
-class Planned(NamedTuple):
+class OperationFacts(NamedTuple):
     """The facts of an operation on which its plan depends.
 
     Attributes
@@ -56,7 +56,7 @@ class Planned(NamedTuple):
     estimates: tuple[str | None, str | None]
 
 
-def parameters_of_plan(operation: Planned) -> list[Parameter]:
+def parameters_of_plan(operation: OperationFacts) -> list[Parameter]:
     """Return the signature parameters of an operation's ``plan`` method.
 
     They are the parameters of the operation, of which only the first is required, without the run
@@ -82,7 +82,7 @@ def parameters_of_plan(operation: Planned) -> list[Parameter]:
     return own[len(operation.given) :]
 
 
-def make_plan(operation: Planned, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
+def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Plan:
     """Estimate the resources of an operation called with these arguments.
 
     Raises
@@ -133,7 +133,7 @@ def make_plan(operation: Planned, args: tuple[Any, ...], kwargs: Mapping[str, An
     return plan
 
 
-def _estimate_for(operation: Planned, first: str, subject: object) -> str:
+def _estimate_for(operation: OperationFacts, first: str, subject: object) -> str:
     """Return the name of the estimating function for a raster or for a graph."""
     of_raster, of_graph = operation.estimates
     if of_raster is None and of_graph is None:

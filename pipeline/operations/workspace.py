@@ -171,7 +171,7 @@ class Workspace:
                 self._check_format(found["format"])
         if looked.refused is not None and not self.finished:
             raise looked.refused
-        # What a published run has left is in nobody's way.
+        # What a published run has left may be replaced.
         if found is not None and not (resume or overwrite or run_of(self.out) == found["token"]):
             raise _unfinished(self.folder)
         if found is not None and resume and not self.finished:

@@ -302,8 +302,13 @@ class _PairSearch:
                 crs, steps = self.georeference.map_crs, float(message.hops)
                 paths[pair] = LeastCostPath(message.cells, coordinates, steps, crs)
         connected = self.connected & (hops >= 0) if self.found else self.connected
-        given = hops if query.hops else None, paths if query.path else None
-        return Reach(connected, *given, tiles, self.moved)
+        return Reach(
+            connected,
+            hops if query.hops else None,
+            paths if query.path else None,
+            tiles,
+            self.moved,
+        )
 
     def table(self) -> ResultTable:
         """Return no columns: the result has no table."""

@@ -136,7 +136,7 @@ def _open_geotiff(path: str, argument: str) -> xr.Dataset:
         raster = FileRaster(path)
     except RasterioIOError as error:
         raise InputError(
-            f"{argument}: {path} is no GeoTIFF that could be read ({error}); give what an "
+            f"{argument}: {path} is not a GeoTIFF that can be read ({error}); give what an "
             "operation has written"
         ) from None
     array = read_geotiff(path)

@@ -145,7 +145,7 @@ def check_times(raster: Raster, argument: str) -> None:
         window = Window(y, x, SAMPLE, SAMPLE).clip((height, width))
         cells = raster.read(window)
         times = np.where(valid_cells(cells, raster.nodata), cells, np.nan) * TIMES[units]
-        # These are no times from sources, so nothing is known of their units.
+        # Times from sources are never negative, so nothing is known of the units of these.
         if (times < 0).any():
             return
         rows = slice(0, None) if lengths.shape[1] == 1 else slice(y, y + window.height)

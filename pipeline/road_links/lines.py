@@ -147,8 +147,8 @@ def _sizes(points: Array, place: Georeference, metres: bool) -> Array:
         assert place.crs_wkt is not None
         size[:-1] = ellipsoid_of(parse_wkt(place.crs_wkt)).inv(x, y, to_x, to_y)[2]
         return size
-    # From the last point of a line to the first of the next there is a length too, which nobody
-    # uses.
+    # The length from the last point of a line to the first of the next is computed too, and never
+    # used.
     size[:-1] = np.hypot(to_x - x, to_y - y)
     if metres:
         size *= place.metres

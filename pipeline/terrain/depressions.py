@@ -235,7 +235,7 @@ def _count_heights(
     if row is not None:  # in order, since those of one height stay in theirs
         counts["line"] = row[which][order]
         other |= np.diff(counts["line"]) != 0
-    # Where runs of equal pit, height and row begin; none if there are no cells.
+    # Index of the first cell of each run of equal pit, height and row; empty without cells.
     first = np.flatnonzero(np.append(True, other)[: key.size])
     counts = {column: values[first] for column, values in counts.items()}
     return {**counts, "count": np.diff(np.append(first, key.size))}

@@ -219,6 +219,16 @@ def test_what_a_late_writer_puts_is_in_nobodys_way(bucket: str) -> None:
     assert not [key for key in keys(target) if staged.name in key]
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_the_commit_is_deleted_first(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a request of its own where those of one call may be answered in any order."""
+    requests: list[list[str]] = []
+    monkeypatch.setattr(ObjectStorage, "_delete", lambda self, paths: requests.append(paths))
+    ObjectStorage(f"{scheme}://bucket/some")._delete_in_order(["a", "b", "first"], "first")
+    expected = [["first", "a", "b"]] if scheme == "s3" else [["first"], ["a", "b"]]
+    assert requests == expected
+
+
 def test_a_missing_object_keeps_no_other_from_being_deleted(
     object_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

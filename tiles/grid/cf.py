@@ -38,19 +38,19 @@ def georeference_of(array: xr.DataArray) -> Georeference:
             f"use .transpose({x_name!r}, {y_name!r})"
         )
     attributes = _grid_mapping_attributes(array)
-    given = _parse_geotransform(attributes.get("GeoTransform"))
-    if given is not None:
-        check_upright(given)
+    stated = _parse_geotransform(attributes.get("GeoTransform"))
+    if stated is not None:
+        check_upright(stated)
     y, x = _axis(array, y_name), _axis(array, x_name)
     if y is None or x is None:
         y = x = None
-        if given is not None and given != IDENTITY:
+        if stated is not None and stated != IDENTITY:
             # rioxarray leaves coordinates out with parse_coordinates=False, and states the
             # transform.
-            placed = Georeference.from_geotransform(given, (array.shape[-2], array.shape[-1]))
+            placed = Georeference.from_geotransform(stated, (array.shape[-2], array.shape[-1]))
             y, x = placed.y, placed.x
     # one that does not agree is stale: the array has been sliced or reprojected since
-    transform = given if y is not None and x is not None and _agrees(given, y, x) else None
+    transform = stated if y is not None and x is not None and _agrees(stated, y, x) else None
     y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
     if wkt is not None:
@@ -58,13 +58,13 @@ def georeference_of(array: xr.DataArray) -> Georeference:
         lacking = ""
         if y is None or x is None:
             lacking = "coordinates"
-        elif given == IDENTITY and _are_numbers(y) and _are_numbers(x):
+        elif stated == IDENTITY and _are_numbers(y) and _are_numbers(x):
             lacking = "geotransform"
         if lacking:
             raise InputError(
-                f"it has a CRS, but no {lacking}, so the "
-                "place of its cells is not known; give it coordinates, or a transform by "
-                "rio.write_transform(...), or drop the variable of the CRS to measure in cells"
+                f"it has a CRS, but no {lacking}, so the place of its cells is not known; give it "
+                "coordinates, or a transform by rio.write_transform(...), or drop the variable of "
+                "the CRS to measure in cells"
             )
         wkt = in_unit_of_coordinates(wkt, (y_attrs, x_attrs))
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
@@ -72,8 +72,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
 
 def _are_numbers(values: NDArray[np.float64]) -> bool:
     """Return whether coordinates are the numbers of rows or columns and a half, as of no place."""
-    steps = np.diff(values)
-    return bool(values[0] % 1 == 0.5 and np.all(steps == 1))
+    return bool(values[0] % 1 == 0.5 and np.all(np.diff(values) == 1))
 
 
 def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from orograph.tiles.warn import warn_user
 SIDE = 1024
 MOST = 2**24
 """Greatest number of cells in memory that are looked at; of more, some rows."""
+SAMPLE = 2**16
+"""Number of cells of a block in which different values are counted."""
 FEWEST, GREATEST = 16, 30_000
 """Number of other values needed, and the greatest height or depth on Earth, also in feet."""
 _NINES = re.compile(r"-9{3,}(\.9+)?")
@@ -99,7 +101,9 @@ class LeastValues:
             self._least = min(self._least, float(np.fmin.reduce(others, axis=None)))
             self._greatest = max(self._greatest, float(np.fmax.reduce(others, axis=None)))
             if len(self._others) < FEWEST:
-                self._others |= set(np.unique(others)[:FEWEST].tolist())
+                # A sample, as classes have fewer values however many cells are sorted.
+                sample = others[:: 1 + others.size // SAMPLE]
+                self._others |= set(np.unique(sample)[:FEWEST].tolist())
 
     def warn(self, argument: str, offered: bool) -> None:
         """Warn if the least value stands for nodata, as `warn_of_nodata` describes."""

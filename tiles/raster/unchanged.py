@@ -29,7 +29,7 @@ def version_of(raster: Raster, known: Version | None = None) -> Version | None:
         return None
     if isinstance(raster, StoreRaster):
         objects = list(raster.storage.objects())
-        # The store has been replaced since it was opened: the version is that of what is there now.
+        # The store has been replaced since it was opened: take the version of the new one.
         if not raster.is_as_opened(objects):
             raster = raster.again()
             objects = list(raster.storage.objects())

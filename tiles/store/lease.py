@@ -299,7 +299,7 @@ class Lease:
         """Renew the heartbeat; return whether the lease is still held."""
         with suppress(OSError):  # the storage may be away: the next heartbeat may succeed
             found = _read(self.place)
-            # It may have been released while it was read, which is no loss.
+            # It may have been released while it was read; then nothing is lost.
             if self._released.is_set():
                 return False
             if found is None or found[0] is None or found[0].token != self.token:

@@ -194,7 +194,7 @@ def staged_store(
     folder = partial_storage(target)
     with Lease(target, takeover) as lease, lease.errors():
         check_target(target, overwrite)  # another may have written it meanwhile
-        # Under the lease nobody else is at work, so all that is left there can be deleted.
+        # No other writer holds the lease, so all that is left there can be deleted.
         discard(folder)
         target.delete_unfinished()
         folder.claim()

@@ -138,7 +138,7 @@ def _split(line: Reals) -> list[Reals]:
     share: list[Reals] = [np.empty(0)]
     meridian: list[Reals] = [np.empty(0)]
     for cut in np.arange(low, math.ceil(high) + 1) * TURN - TURN / 2:
-        # An end on the meridian itself is no crossing: the line may turn back there.
+        # A line that ends on the meridian does not cross it: it may turn back there.
         met = np.flatnonzero((begin - cut) * (end - cut) < 0)
         after.append(met)
         share.append((cut - begin[met]) / (end[met] - begin[met]))

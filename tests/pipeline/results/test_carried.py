@@ -344,6 +344,20 @@ def test_edges_from_a_geotiff_are_lines(way: str, tmp_path: Path) -> None:
         og.forest_lines(marked)
 
 
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([[0.0, 1.5]], "labels are float64, and 1.5 is not a whole number"),
+        ([[0.0, 3.0]], "labels are 0 to 3 here, but it has 2 components"),
+        ([[-1, 1]], "labels are -1 to 1 here, but it has 2 components"),
+    ],
+)
+def test_cells_that_are_not_labels_are_not_counted(labels: Any, says: str) -> None:
+    other = xr.DataArray(labels, dims=("y", "x"), name="labels", attrs={"component_count": 2})
+    with pytest.raises(og.InputError, match=f"^result: its {says}"):
+        og.component_table(other)
+
+
 @pytest.mark.parametrize("way", ["path", "rioxarray", "masked"])
 def test_components_from_a_geotiff_have_their_table(way: str, tmp_path: Path) -> None:
     classes = HEIGHTS.where(HEIGHTS > 4)

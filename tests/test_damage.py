@@ -133,7 +133,7 @@ def outcome(path: Path, file: Path, before: list[Any]) -> str:
     error, after = attempt(read, path)
     if error is not None:
         assert str(path) in error, f"{error}: it does not name the store"
-        of_the_store = "is no store of orograph" in error or " has format " in error
+        of_the_store = "is not a store of orograph" in error or " has format " in error
         assert of_the_store or str(file) in error, f"{error}: it does not name {file}"
         return "named"
     assert repr(after) == repr(before), f"{file}: other values, and no error"

@@ -43,7 +43,7 @@ def open_storage(place: Location, argument: str = "path") -> Storage:
     if not isinstance(place, str | os.PathLike):
         if not hasattr(place, "zarr_store"):
             raise InputError(
-                f"{argument}: {shown(place)} is no address of a store; give a path or a URL"
+                f"{argument}: {shown(place)} is not an address of a store; give a path or a URL"
             )
         return place
     address = check_path(argument, place)

@@ -215,7 +215,7 @@ def read_columns(
     if layer is None:
         key, column = next(iter(columns.items()))
         raise InputError(
-            f"source_cost: {key}: {shown(column)} is no column, as {name} are no vector layer; "
+            f"source_cost: {key}: {shown(column)} is not a column, as {name} are no vector layer; "
             "give numbers"
         )
     for key, column in columns.items():

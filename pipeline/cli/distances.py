@@ -149,11 +149,11 @@ def read_matrix(path: str) -> Any:
     if suffix not in readers:
         raise og.InputError(f"graph: {path} ends in none of {', '.join(readers)}; give one of them")
     if not Path(check_path("graph", path)).is_file():
-        raise og.InputError(f"graph: {path} is no file; is it relative to {Path.cwd()}?")
+        raise og.InputError(f"graph: {path} is not a file; is it relative to {Path.cwd()}?")
     try:
         return readers[suffix](path)
     except (ValueError, OSError, KeyError, TypeError) as error:
-        raise og.InputError(f"graph: {path} is no matrix that could be read ({error})") from None
+        raise og.InputError(f"graph: {path} is not a matrix that can be read ({error})") from None
 
 
 def store_raster(raster: xr.DataArray, out: str, overwrite: bool) -> None:

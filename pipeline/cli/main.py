@@ -166,7 +166,7 @@ def _demo(options: argparse.Namespace) -> None:
 
     folder = check_path("--folder", options.folder)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise og.InputError(f"--folder: {folder} is no folder; give another name")
+        raise og.InputError(f"--folder: {folder} is not a folder; give another name")
     demo(folder, workers=check_integer("--workers", options.workers, 1, MOST_WORKERS))
 
 

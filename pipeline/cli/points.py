@@ -57,7 +57,7 @@ def read_points(path: str) -> Any:
     if is_vector_path(path):
         return path
     if not os.path.isfile(check_path("points", path)):
-        raise og.InputError(f"points: {path} is no file; is it relative to {os.getcwd()}?")
+        raise og.InputError(f"points: {path} is not a file; is it relative to {os.getcwd()}?")
     try:
         with open(path, encoding="utf-8") as lines:
             delimiter = "," if "," in lines.readline() else None

@@ -377,7 +377,7 @@ def source_labels(
         at = int(bad.argmax())
         raise InputError(
             f"{name}: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
-            f"is no label for allocation; labels must be whole numbers below {NOBODY}, and not "
+            f"is not a label for allocation; labels must be whole numbers below {NOBODY}, and not "
             f"{NO_SOURCE}, which marks cells without a source: round or renumber them first"
         )
     return labels

@@ -127,7 +127,7 @@ def _cells(
             wrong = (ids < 0) | (ids >= height * width)
         if ids.dtype.kind not in "iu" or wrong.any():
             raise InputError(
-                f"links: vertex {ids[int(wrong.argmax())]} is no cell; the graph has no "
+                f"links: vertex {ids[int(wrong.argmax())]} is not a cell; the graph has no "
                 f"coordinates, so its ids must be numbers of cells, 0 to {height * width - 1} row "
                 "by row: read it with coordinates=, or number its vertices so"
             )

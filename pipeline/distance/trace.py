@@ -160,7 +160,9 @@ class PathReader:
         edge = int(self._links.read(Window(row, column, 1, 1))[0, 0])
         ends = [self._result[name] for name in LINK_ENDS]
         if not 0 <= edge < ends[0].shape[0]:
-            raise InputError(f"result: back_link at row {row}, column {column} is no link: {edge}")
+            raise InputError(
+                f"result: back_link at row {row}, column {column} is not a link: {edge}"
+            )
         points = np.stack([axis[edge].values for axis in ends], axis=1)
         place, shape = self._directions.georeference, self._directions.shape
         try:

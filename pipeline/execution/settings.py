@@ -74,7 +74,7 @@ def setting(name: str) -> Any:
     folder = absolute_path(what, value)
     if not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
         raise InputError(
-            f"{what}: {shown(value)} is no folder that can be written to; create it, or set ''"
+            f"{what}: {shown(value)} is not a folder that can be written to; create it, or set ''"
         )
     return folder
 

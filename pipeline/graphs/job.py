@@ -261,6 +261,6 @@ def check_graph(graph: object) -> Graph:
     """Return the argument if it is a `Graph`, else raise InputError."""
     if not isinstance(graph, Graph):
         raise InputError(
-            f"graph: {type(graph).__name__} is no graph; make one with orograph.read_graph"
+            f"graph: {type(graph).__name__} is not a graph; make one with orograph.read_graph"
         )
     return graph

@@ -364,7 +364,7 @@ class IndexStore:
             token, header = entry["token"], entry["form"]
             checksums = entry.get(CHECKSUMS, {})
             if not is_token(token):  # else it might lead out of the folder
-                raise ValueError(f"{token!r} is no token")
+                raise ValueError(f"{token!r} is not a token")
             if not all(type(n) is int and 0 <= n < 2**32 for n in checksums.values()):
                 raise ValueError(f"{CHECKSUMS} is {reprlib.repr(checksums)}")
         except (AttributeError, TypeError, ValueError, KeyError, RecursionError) as error:

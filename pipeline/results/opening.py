@@ -151,6 +151,6 @@ def _open_netcdf(path: str, argument: str) -> xr.Dataset:
         return open_netcdf(Path(path), {})
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{argument}: {path} is no NetCDF file that could be read ({error}); give what "
+            f"{argument}: {path} is not a NetCDF file that can be read ({error}); give what "
             "an operation has written"
         ) from None

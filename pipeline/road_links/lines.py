@@ -87,7 +87,7 @@ def _read_osm(path: str) -> VectorLayer:
         )
     except (pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError) as error:
         raise InputError(
-            f"lines: {path} is no extract of OpenStreetMap that could be read ({error})"
+            f"lines: {path} is not an extract of OpenStreetMap that can be read ({error})"
         ) from None
     if not len(geometry):
         raise InputError(f"lines: {path} has no way with a tag 'highway'; give another extract")

@@ -298,7 +298,7 @@ def test_a_server_that_is_away_is_said(s3: str, monkeypatch: pytest.MonkeyPatch)
 def test_what_does_not_exist_is_said(bucket: str) -> None:
     with pytest.raises(InputError, match=r"none\.zarr does not exist; is the address right"):
         og.peaks(f"{bucket}/none.zarr")
-    with pytest.raises(InputError, match="is no store of orograph"):
+    with pytest.raises(InputError, match="is not a store of orograph"):
         og.open(f"{bucket}/none.zarr")
     with pytest.raises(RuntimeError), staged_store(ObjectStorage(f"{bucket}/none.zarr")):
         raise RuntimeError

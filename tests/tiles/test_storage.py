@@ -368,7 +368,7 @@ def test_paths_and_file_urls_name_the_same_place(
         with pytest.raises(InputError, match="names no file of this computer"):
             open_storage(wrong)
     for call in (og.open, lambda place: og.ingest(np.eye(3), place)):
-        with pytest.raises(InputError, match="5 is no address of a store; give a path"):
+        with pytest.raises(InputError, match="5 is not an address of a store; give a path"):
             call(5)
 
 

@@ -365,7 +365,7 @@ class _Reader:
             return tuple(values)
         if kind == "d":
             return dict(zip(values[::2], values[1::2], strict=True))
-        raise ValueError(f"{kind!r} is no kind of value")
+        raise ValueError(f"{kind!r} is not a kind of value")
 
     def _small(self, name: str, *shape: int) -> NDArray[Any]:
         dtype = _dtype(name)
@@ -395,7 +395,7 @@ def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
     size = dtype.itemsize
     for n in shape:
         if type(n) is not int or n < 0:
-            raise ValueError(f"{n!r} is no length")
+            raise ValueError(f"{n!r} is not a length")
         size *= n
     return size
 

@@ -238,7 +238,7 @@ class ArrayMetadata:
         if not isinstance(document, dict):
             raise ValueError(f"it holds {reprlib.repr(document)}, no JSON object")
         if (document.get("zarr_format"), document.get("node_type")) != (3, "array"):
-            raise ValueError("it is no array of Zarr format 3")
+            raise ValueError("it is not an array of Zarr format 3")
         shape = whole_numbers(document, "shape", 0, _LONGEST)
         grid = field(document, "chunk_grid", dict)
         if field(grid, "name", str) != "regular":
@@ -337,7 +337,7 @@ def read_metadata(
                 f"{storage} does not exist, but {beside.name} does: it was never finished; "
                 "resume the run that writes it, or start again"
             )
-        raise InputError(f"{storage} is no store of orograph; make one with ingest")
+        raise InputError(f"{storage} is not a store of orograph; make one with ingest")
     document = group.document
     mark = document["attributes"][MARK]
     stated = mark.get("format") if isinstance(mark, dict) else None
@@ -379,7 +379,7 @@ def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
 def _parse_group(storage: Storage, group: Group) -> StoreMetadata:
     document = group.document
     if (document.get("zarr_format"), document.get("node_type")) != (3, "group"):
-        raise ValueError("it is no group of Zarr format 3")
+        raise ValueError("it is not a group of Zarr format 3")
     attributes = field(document, "attributes", dict)
     mark = field(attributes, MARK, dict)
     field(mark, "complete", bool)
@@ -416,7 +416,7 @@ def _parse_group(storage: Storage, group: Group) -> StoreMetadata:
         whole.absent[name] = _absent_shards(members[name], places)
     for name, text in field(mark, CHECKSUMS, dict).items() if CHECKSUMS in mark else ():
         if name not in members:
-            raise ValueError(f"{CHECKSUMS} has {reprlib.repr(name)}, which is no array")
+            raise ValueError(f"{CHECKSUMS} has {reprlib.repr(name)}, which is not an array")
         found = decode_checksums(text, members[name].grid)
         members[name] = replace(members[name], checksums=found)
     return whole
@@ -425,7 +425,7 @@ def _parse_group(storage: Storage, group: Group) -> StoreMetadata:
 def _check_name(name: str) -> None:
     """Raise ValueError if an array name is not a plain file name."""
     if not name or name.startswith(".") or set(name) & {"/", "\0"} or not _is_text(name):
-        raise ValueError(f"{reprlib.repr(name)} is no name of an array")
+        raise ValueError(f"{reprlib.repr(name)} is not a name of an array")
 
 
 def _is_text(name: str) -> bool:

@@ -174,7 +174,7 @@ def _vertices(path: Path, found: Numbers, n: int) -> tuple[Array, Array]:
         u, v = ends[row]
         bad = u if not (1 <= u <= n and u == int(u)) else v
         raise InputError(
-            f"{path}, line {found.lines[row]}: {bad:.17g} is no vertex; they are 1 to {n}"
+            f"{path}, line {found.lines[row]}: {bad:.17g} is not a vertex; they are 1 to {n}"
         )
     tail, head = (ends - 1).astype(np.int64).T
     return tail, head

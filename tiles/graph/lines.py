@@ -84,7 +84,7 @@ def read_blocks(path: Path) -> Blocks:
             f"{path}: its compressed data end too early or are damaged ({error}); get it again"
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is no text; is it compressed?") from None
+        raise InputError(f"{path}: byte {error.start} is not text; is it compressed?") from None
 
 
 def split_first(blocks: Blocks, keep: Keep) -> tuple[Line | None, Blocks]:

@@ -135,7 +135,7 @@ def read_graph(
         edges = from_table(cast("Table", source))
     else:
         raise InputError(
-            f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
+            f"source: {type(source).__name__} is not a graph; pass a file (.gr, .mtx, .parquet), a "
             "SciPy sparse array, a table of edges or a networkx graph"
         )
     one_way = edges.directed if directed is None else bool(directed)
@@ -168,7 +168,9 @@ def _stored(
 def _from_file(path: Path) -> Edges:
     suffix = suffix_of(path)
     if not os.path.isfile(path):
-        raise InputError(f"source: {path} is no file and no stored graph; give the path of one")
+        raise InputError(
+            f"source: {path} is neither a file nor a stored graph; give the path of one"
+        )
     if suffix == ".parquet":
         return from_table(_read_parquet(path))
     if suffix not in FILES:
@@ -191,7 +193,7 @@ def _read_parquet(path: Path) -> Any:
             f"source: {path} needs pyarrow (pip install pyarrow), or pass a data frame"
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"source: {path} is no whole Parquet file: {error}") from None
+        raise InputError(f"source: {path} is not a whole Parquet file: {error}") from None
 
 
 def _points(
@@ -200,7 +202,7 @@ def _points(
     if isinstance(coordinates, (str, os.PathLike)):
         path = Path(check_path("coordinates", coordinates))
         if not os.path.isfile(path):
-            raise InputError(f"coordinates: {path} is no file; give the path of one (.co)")
+            raise InputError(f"coordinates: {path} is not a file; give the path of one (.co)")
         return read_coordinates(path, n)
     try:
         points = np.asarray(coordinates)

@@ -177,8 +177,8 @@ def check_ascii_grid(path: str, shape: tuple[int, int] | None = None) -> None:
                 word = whole[good.end() :].split(None, 1)[0][:40].decode("latin-1")
                 at = line + whole[: good.end()].count(b"\n")
                 raise InputError(
-                    f"{path}: line {at}: {word!r} is no number, and would be read as 0; mend the "
-                    "file, with its NODATA_value (GRASS: null) where the height is unknown"
+                    f"{path}: line {at}: {word!r} is not a number, and would be read as 0; mend "
+                    "the file, with its NODATA_value (GRASS: null) where the height is unknown"
                 )
             blank = _SPACES[np.frombuffer(whole, np.uint8)]
             # A number begins after a blank, and at the start of a part, which was cut at a blank.

@@ -252,7 +252,7 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             "like=...)"
         )
     raise InputError(
-        f"{path} is no raster that could be read; tried {'; '.join(tried)}. "
+        f"{path} is not a raster that can be read; tried {'; '.join(tried)}. "
         "Convert it to GeoTIFF, or open it yourself and pass a DataArray"
     )
 

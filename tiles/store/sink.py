@@ -221,7 +221,7 @@ def count_written(sink: Sink, variable: str, windows: Sequence[Window]) -> int:
 
 def _shard_key(raster: ArrayMetadata, window: Window, variable: str) -> str:
     if len(raster.shape) != 2:
-        raise InputError(f"{variable}: an array of shape {raster.shape} is no raster")
+        raise InputError(f"{variable}: an array of shape {raster.shape} is not a raster")
     shape, (rows, columns) = (raster.shape[0], raster.shape[1]), raster.chunk
     i, j = window.y // rows, window.x // columns
     whole = Window(i * rows, j * columns, rows, columns).clip(shape)

@@ -387,7 +387,7 @@ def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
     for number, (item, part) in enumerate(zip(items, parts)):
         if item is not None and (part is None or len(part) != 1):
             raise InputError(
-                f"{name}: item {number}, {shown(item)}, is no geometry as the first is; give "
+                f"{name}: item {number}, {shown(item)}, is not a geometry as the first is; give "
                 "geometries alone"
             )
     known = [part for part in parts if part is not None]
@@ -435,7 +435,9 @@ def _read_file(path: str, name: str) -> VectorLayer:
             )
         meta, _, geometry, values = reader.raw.read(path, **options)
     except reader.errors.DataSourceError as error:
-        raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
+        raise InputError(
+            f"{name}: {path} is not a vector file that can be read ({error})"
+        ) from None
     if geometry is None:
         raise InputError(f"{name}: {path} is a table without geometries; give a layer")
     columns = {str(field): column for field, column in zip(meta["fields"], values)}
@@ -482,7 +484,9 @@ def _read_parquet(path: str, name: str) -> VectorLayer:
     try:
         layer = as_layer(geopandas.read_parquet(path), name)
     except (ValueError, OSError) as error:  # pyarrow's and GeoPandas' own are ValueErrors
-        raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
+        raise InputError(
+            f"{name}: {path} is not a vector file that can be read ({error})"
+        ) from None
     assert layer is not None
     return layer
 

@@ -262,4 +262,4 @@ def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     assert f"{shard}: shard (1, 2) of elevation cannot be read" in said.out
     assert f"{stores[1]}: whole" in said.out
-    assert "is no store of orograph" in said.err
+    assert "is not a store of orograph" in said.err

@@ -174,8 +174,8 @@ def test_kernels_are_compiled_beforehand(capsys: pytest.CaptureFixture[str]) -> 
 
 BAD: dict[str, tuple[tuple[object, ...], str]] = {
     "an ending that is none": (("path", "one.zarr", "--point", 1, 2, "--out", "p.xyz"), "p.xyz"),
-    "no such points": (("path", "one.zarr", "--points", "none.txt"), "none.txt is no file"),
-    "no such graph": (("all_pairs", "none.npy", "t.csv"), "none.npy is no file"),
+    "no such points": (("path", "one.zarr", "--points", "none.txt"), "none.txt is not a file"),
+    "no such graph": (("all_pairs", "none.npy", "t.csv"), "none.npy is not a file"),
     "a graph of no kind": (("all_pairs", "graph.txt", "t.csv"), "ends in none of"),
     "several rasters in a file": (
         ("cost", "dem.tif", "c.tif", "--point", *START, "--outputs", "cost", "back_direction"),

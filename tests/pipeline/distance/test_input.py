@@ -118,7 +118,7 @@ def test_refuses_or_says_when_integers_overflow() -> None:
 def test_refuses_labels_that_would_stand_for_no_source(label: int) -> None:
     sources = np.zeros((3, 4), np.int64)
     sources[1, 2] = label
-    with pytest.raises(og.InputError, match=f"sources: {label} at row 1, column 2 is no label"):
+    with pytest.raises(og.InputError, match=f"sources: {label} at row 1, column 2 is not a label"):
         og.cost_distance(np.ones((3, 4)), sources, cell_size=1, outputs=("cost", "allocation"))
 
 

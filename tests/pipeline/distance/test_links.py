@@ -379,7 +379,7 @@ def test_weights_are_costs_in_integers_too() -> None:
 
 
 BAD: dict[str, tuple[Any, Any, str, str]] = {
-    "a cell beyond the raster": ([[0, 9]], [1], "float64", "vertex 9 is no cell.*0 to 3"),
+    "a cell beyond the raster": ([[0, 9]], [1], "float64", "vertex 9 is not a cell.*0 to 3"),
     "a negative weight": ([[0, 1], [2, 1]], [1, -2], "float64", r"edge 1 \(2 to 1\).*weight -2"),
     "a half": ([[0, 1]], [1.5], "int64", "weight 1.5.*must be whole"),
     "more than float32": ([[0, 1]], [1e300], "float32", "weight 1e.300.*at most"),
@@ -420,7 +420,7 @@ def test_a_cost_that_its_dtype_does_not_hold_is_refused(
 def test_vertices_that_are_names_and_vertices_outside_are_refused() -> None:
     table = pd.DataFrame({"source": ["a"], "target": ["b"]})
     ground = np.ones((2, 2))
-    with pytest.raises(og.InputError, match=r"links: vertex a is no cell.*coordinates="):
+    with pytest.raises(og.InputError, match=r"links: vertex a is not a cell.*coordinates="):
         og.cost_distance(ground, [(0, 0)], links=og.read_graph(table, directed=False))
     far = og.read_graph(table, directed=False, coordinates=[[0, 0], [7, 0]])
     with pytest.raises(og.InputError, match=r"links: point 1.*outside the grid"):

@@ -381,7 +381,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
         ({}, "source_cost: .*; give a dict with some of"),
         ({"rate": {}}, "source_cost: rate: {}; give a number for each label"),
         ({"rate": {8: 1}}, "source_cost: rate: 8 is the label of no source"),
-        ({"rate": "slow"}, "source_cost: rate: 'slow' is no column"),
+        ({"rate": "slow"}, "source_cost: rate: 'slow' is not a column"),
     ],
 )
 def test_bad_strengths(given: Any, words: str) -> None:

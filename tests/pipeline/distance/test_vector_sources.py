@@ -209,7 +209,7 @@ def test_files_of_several_layers_and_of_none(
     with pytest.raises(og.InputError, match=r"two.gpkg has 2 layers \(one, two\); pass one"):
         og.cost_distance(friction, path)
     (tmp_path / "junk.geojson").write_text("{}")
-    with pytest.raises(og.InputError, match=r"junk.geojson is no vector file that could be read"):
+    with pytest.raises(og.InputError, match=r"junk.geojson is not a vector file that can be read"):
         og.cost_distance(friction, tmp_path / "junk.geojson")
 
 

@@ -263,7 +263,7 @@ def test_refused() -> None:
     graph = graph_of(NEGATIVE, n=3)
     plain: Any = np.ones((3, 3))
     cases: list[tuple[Any, str]] = [
-        (lambda: og.shortest_paths(plain, 0), "graph: ndarray is no graph; make one with"),
+        (lambda: og.shortest_paths(plain, 0), "graph: ndarray is not a graph; make one with"),
         (lambda: og.shortest_paths(graph, 2**40), f"sources: {2**40} is none of the graph's 3 v"),
         (lambda: og.shortest_paths(graph, []), "sources: empty"),
         (lambda: og.shortest_paths(graph, 0, max_cost=-1), "max_cost: -1; it must be"),

@@ -192,7 +192,7 @@ def test_links_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         og.InputError, match=r"^window: edge 0 of the links ends at row 1, column 0"
     ):
         index.update((1, 0, 2, 2), gone)
-    with pytest.raises(og.InputError, match="vertex 401 is no cell"):
+    with pytest.raises(og.InputError, match="vertex 401 is not a cell"):
         index.update_links(graph_of(np.array([[20, 401]]), np.ones(1), 402, False))
     with pytest.raises(og.InputError, match=r"make one with og\.roads\(.*og\.read_graph"):
         index.update_links([(0, 1)])  # type: ignore[arg-type]

@@ -431,7 +431,9 @@ def test_results_are_read_from_files(ending: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".tif", ".nc"])
 def test_a_file_that_cannot_be_read_is_refused_as_a_result(ending: str, tmp_path: Path) -> None:
     (tmp_path / f"cost{ending}").write_text("no raster")
-    with pytest.raises(og.InputError, match=rf"result: .*cost{ending} is no .* could be read"):
+    with pytest.raises(
+        og.InputError, match=rf"result: .*cost{ending} is not a .* that can be read"
+    ):
         og.least_cost_path(str(tmp_path / f"cost{ending}"), [START])
 
 

@@ -123,7 +123,11 @@ REFUSED_FILES = {
     "cut short": ("a.gr", GR.rsplit("a", 1)[0], "line 2 says 5 edges, and there are 4; it is cut"),
     "a line cut short": ("a.gr", GR[:-3], r"line 7: 'a 1 3'; it must have 3 numbers.*cut short"),
     "a vertex beyond": ("a.gr", GR.replace("2 3 2", f"2 {2**40} 2"), rf"line 5: {2**40} is no v"),
-    "no vertex 0": ("a.gr", GR.replace("2 3 2", "0 3 2"), "line 5: 0 is no vertex; they are 1 to"),
+    "no vertex 0": (
+        "a.gr",
+        GR.replace("2 3 2", "0 3 2"),
+        "line 5: 0 is not a vertex; they are 1 to",
+    ),
     "a word": ("a.gr", GR.replace("2 3 2", "2 x 2"), "line 5: 'a 2 x 2'; it must have 3 numbers"),
     "a NaN": ("a.gr", GR.replace("2 3 2", "2 3 nan"), r"edge 2 \(2 to 3\) has weight nan"),
     "no p line": ("a.gr", GR.replace("p sp", "c sp"), "no line begins with 'p'"),
@@ -162,8 +166,8 @@ def test_refused_sources(tmp_path: Path) -> None:
         (matrix.astype(np.int64) * 2**60, {"directed": True}, r"edge 0 \(0 to 0\) has weight"),
         (pd.DataFrame({"a": [1], "b": [2]}), {"directed": True}, "table with columns a, b"),
         (pd.DataFrame({"u": [1.0, np.nan], "v": [2, 3]}), {"directed": True}, "row 1: u is nan"),
-        (3, {}, "source: int is no graph"),
-        (tmp_path / "no.gr", {}, "is no file and no stored graph"),
+        (3, {}, "source: int is not a graph"),
+        (tmp_path / "no.gr", {}, "is neither a file nor a stored graph"),
     ):
         if message is None:
             og.read_graph(source, **arguments)

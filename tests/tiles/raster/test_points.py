@@ -171,7 +171,7 @@ NO_POINTS: dict[str, tuple[Any, str]] = {
     "one empty point": (Point(), "geometry 0 is empty"),
     "an empty point in a list": ([Point(1, 1), Point()], "geometry 1 is empty"),
     "an object without y": ([SimpleNamespace(x=1, y=2), SimpleNamespace(x=1)], "give points, each"),
-    "no geometry among geometries": ([Point(1, 1), "x"], "item 1, 'x', is no geometry"),
+    "no geometry among geometries": ([Point(1, 1), "x"], "item 1, 'x', is not a geometry"),
     "a raster's path": ("dem.tif", "is a path, and not of a vector file; give points"),
 }  # fmt: skip
 

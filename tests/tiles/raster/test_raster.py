@@ -475,8 +475,10 @@ ROWS = "1 2 3 4\n5 -9 7 8\n9 10 11 12\n"
 @pytest.mark.parametrize(
     ("header", "rows", "message"),
     [
-        pytest.param(ESRI, ROWS.replace("7", "x"), "line 8: 'x' is no number", id="a letter"),
-        pytest.param(ESRI, ROWS.replace("7", "7-8"), "line 8: '7-8' is no number", id="two in one"),
+        pytest.param(ESRI, ROWS.replace("7", "x"), "line 8: 'x' is not a number", id="a letter"),
+        pytest.param(
+            ESRI, ROWS.replace("7", "7-8"), "line 8: '7-8' is not a number", id="two in one"
+        ),
         pytest.param(GRASS, ROWS.replace("7", "*"), "line 8: '.' is .*GRASS: null", id="a star"),
         pytest.param(ESRI.replace("-9", "abc"), ROWS, "line 6: nodata_value is 'abc'", id="nodata"),
         pytest.param(
@@ -530,7 +532,7 @@ def test_ascii_grids_longer_than_what_is_read_at_a_time(tmp_path: Path, tail: st
     head = "ncols 500\nnrows 2001\nxllcorner 0\nyllcorner 0\ncellsize 10\n"
     (tmp_path / "a.asc").write_text(head + line * 2000 + line.rstrip() + tail)
     if tail:
-        with pytest.raises(InputError, match="line 2006: '12345x' is no number"):
+        with pytest.raises(InputError, match="line 2006: '12345x' is not a number"):
             open_raster(tmp_path / "a.asc")
     else:
         assert open_raster(tmp_path / "a.asc").read(Window(2000, 499, 1, 1)).tolist() == [[12345]]

@@ -455,7 +455,7 @@ def test_other_things_are_no_stores(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     xr.Dataset({"z": (("y", "x"), noise((3, 3)))}).to_zarr(tmp_path / "zarr", consolidated=False)
     for name in ("folder", "zarr", "nothing"):
-        with pytest.raises(InputError, match=f"{name} is no store of orograph; make one with"):
+        with pytest.raises(InputError, match=f"{name} is not a store of orograph; make one with"):
             open_dataset(tmp_path / name)
 
 

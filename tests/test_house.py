@@ -63,9 +63,22 @@ def imported_by(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
 
 
 @cache
+def parse(path: Path) -> ast.Module:
+    """The syntax of a file, which no test changes."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def syntax_of_files() -> Iterator[None]:
+    """Keep the syntax of files for the tests of this module, and not longer."""
+    yield
+    parse.cache_clear()
+
+
+@cache
 def imports(path: Path) -> frozenset[str]:
     """The modules that a file imports anywhere."""
-    return frozenset(imported_by(path, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    return frozenset(imported_by(path, ast.walk(parse(path))))
 
 
 MODULES = modules()
@@ -183,7 +196,7 @@ def test_only_the_kernels_know_which_backend_it_is() -> None:
         f"{path}:{node.lineno}"
         for path in files_of("orograph").values()
         if path.suffix == ".py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.Compare)
         for side in (node.left, *node.comparators)
         for constant in ast.walk(side)
@@ -204,8 +217,7 @@ def test_nothing_is_unpickled() -> None:
 def imported_at_once() -> dict[str, set[str]]:
     """The modules of orograph that each of them imports when it is imported itself."""
     return {
-        name: MODULES.keys() & imported_by(path, ast.parse(path.read_text(encoding="utf-8")).body)
-        for name, path in MODULES.items()
+        name: MODULES.keys() & imported_by(path, parse(path).body) for name, path in MODULES.items()
     }
 
 
@@ -267,7 +279,7 @@ IS_NO = re.compile(
 
 def titles(path: Path) -> Iterator[tuple[int, str]]:
     """The first lines of the docstrings of a file, attributes included, with their places."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring:
@@ -333,9 +345,20 @@ def is_compiled(function: ast.FunctionDef) -> bool:
     return re.search(r"\b(compiled|intrinsic)\b", decorators) is not None
 
 
+def walk_without_annotations(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The parts of a compiled function, for which annotations decide nothing."""
+    arguments = [part for part in ast.walk(function.args) if isinstance(part, ast.arg)]
+    annotations = {id(function.returns), *(id(argument.annotation) for argument in arguments)}
+    parts: list[ast.AST] = [function]
+    while parts:
+        part = parts.pop()
+        yield part
+        parts.extend(child for child in ast.iter_child_nodes(part) if id(child) not in annotations)
+
+
 def test_only_compiled_functions_go_without_annotations() -> None:
     for name in (name for name in MODULES if name.startswith("orograph.kernels")):
-        for node in ast.parse(MODULES[name].read_text(encoding="utf-8")).body:
+        for node in parse(MODULES[name]).body:
             if isinstance(node, ast.FunctionDef) and node.returns is None:
                 assert is_compiled(node), f"{name}.{node.name}: neither mypy nor Numba checks types"
 
@@ -343,7 +366,7 @@ def test_only_compiled_functions_go_without_annotations() -> None:
 def test_compiled_code_is_in_kernels_and_takes_nothing_from_outside() -> None:
     # What is outside is not in the stamps by which kernels/compiled.py tells whether to recompile.
     for name, path in MODULES.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse(path)
         taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         if name != "orograph.kernels.compiled":
             jit = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "stencil"}
@@ -360,11 +383,7 @@ def test_compiled_code_is_in_kernels_and_takes_nothing_from_outside() -> None:
         }
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and is_compiled(node):
-                node.returns = None  # annotations decide nothing that is compiled
-                for argument in ast.walk(node.args):
-                    if isinstance(argument, ast.arg):
-                        argument.annotation = None
-                parts = ast.walk(node)
+                parts = walk_without_annotations(node)
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value:  # of constants
                 parts = ast.walk(node.value)
             else:
@@ -433,7 +452,8 @@ print([name for name in ("scipy.sparse", "scipy.ndimage") if name in sys.modules
 KERNEL = 'extern "C" __global__ void fill(float *out) { out[threadIdx.x] = SOURCE; }'
 
 
-# Variants are a matter of minutes, and so are all GPUs: no file asks for which it is compiled.
+# Variants are a matter of minutes, and so are all files for all GPUs: what compiles for the oldest
+# compiles for others, unless it asks for which.
 LONG = [
     pytest.param(n, True, marks=pytest.mark.long, id=f"sm_{n}, variants")
     for n in (75, 80, 86, 90, 100, 120)
@@ -448,7 +468,14 @@ def test_every_cuda_file_compiles_alone(architecture: int, variants: bool, tmp_p
     # The file written here shows that the compiler runs at all, whatever the tree holds.
     example = tmp_path / "example.cu"
     example.write_text(KERNEL.replace("SOURCE", "blockIdx.x"))
-    files = [example, *sorted((ROOT / "kernels").rglob("*.cu"))]
+    headers = [path.read_text() for path in (ROOT / "kernels").rglob("*.cuh")]
+    assert not any("__CUDA_ARCH__" in text for text in headers), "ask in a .cu"
+    files = [example] + [
+        path
+        for path in sorted((ROOT / "kernels").rglob("*.cu"))
+        if variants or architecture == 75 or "__CUDA_ARCH__" in path.read_text()
+    ]
+    assert len(files) > 1
     options = [] if variants else ["--defaults"]
     script = ROOT / ".ci/nvrtc.py"
     output = run(sys.executable, script, "--arch", str(architecture), *options, *files)
@@ -486,10 +513,11 @@ def _is_long(decorator: ast.expr) -> bool:
 def test_each_file_of_tests_has_tests_that_are_not_long() -> None:
     """`make test` leaves the long ones out, so a quick form of a proof stays beside them."""
     for path in (ROOT / "tests").rglob("test_*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if "@pytest.mark.long\n" not in path.read_text(encoding="utf-8"):
+            continue
         found = [
             node
-            for node in ast.walk(tree)
+            for node in ast.walk(parse(path))
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
         ]
         long = [node.name for node in found if any(map(_is_long, node.decorator_list))]

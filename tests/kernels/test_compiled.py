@@ -74,7 +74,8 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
-def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
+@pytest.mark.long
+def test_a_constant_of_a_kernel_is_never_stale(copy: Copy) -> None:
     assert copy.run(FOLLOW) == "16"  # no such direction: on the spot, as often as there are cells
     before = copy.cached()
     assert before
@@ -133,32 +134,41 @@ def outer(x):
 
 def test_a_constant_of_three_imports_away_is_never_stale(chain: Copy) -> None:
     assert chain.run(CALL) == "20"
+    before = chain.cached()
+    assert before
+    assert chain.run(CALL) == "20"
+    assert chain.cached() == before, "another process compiled again"
     chain.replace("far/constant.py", "1", "2")
     assert chain.run(CALL) == "30"
+    after = chain.cached()
+    assert len(after) == len(before), "what no process can use any more was kept"
+    assert not after.keys() & before.keys()
+    assert chain.run(CALL) == "30"
+    assert chain.cached() == after
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        pytest.param("caller.py", "\n\n@", "\n# why\n\n@", id="a comment above a function"),
-        pytest.param("second.py", "):\n", '):\n    """Add."""\n', id="a docstring"),
-        pytest.param("third.py", "from", '"""Constants."""\nfrom', id="a docstring of a module"),
-        pytest.param("far/constant.py", "1\n", '1\n"""Added."""\n', id="one of a constant"),
-        pytest.param("other.py", "return x", "return x + 1", id="a function of no concern"),
-        pytest.param("caller.py", "", "", id="no change, of another time"),
-    ],
-)
-def test_what_changes_no_code_of_a_function_compiles_nothing(
-    chain: Copy, name: str, old: str, new: str
-) -> None:
+CHANGES_OF_NO_CODE = {
+    "a comment above a function": ("caller.py", "\n\n@", "\n# why\n\n@"),
+    "a docstring": ("second.py", "):\n", '):\n    """Add."""\n'),
+    "a docstring of a module": ("third.py", "from", '"""Constants."""\nfrom'),
+    "one of a constant": ("far/constant.py", "1\n", '1\n"""Added."""\n'),
+    "a function of no concern": ("other.py", "return x", "return x + 1"),
+    "no change, of another time": ("caller.py", "", ""),
+}
+
+
+def test_what_changes_no_code_of_a_function_compiles_nothing(chain: Copy) -> None:
     assert chain.run(CALL) == "20"
     before = chain.cached()
     assert before
-    chain.write(name, (chain.kernels / name).read_text().replace(old, new, 1))
-    for path in chain.kernels.rglob("*.py"):  # as in a clone
-        os.utime(path, (1e9, 1e9))
-    assert chain.run(CALL) == "20"
-    assert chain.cached() == before
+    for what, (name, old, new) in CHANGES_OF_NO_CODE.items():
+        text = (chain.kernels / name).read_text()
+        assert old in text
+        chain.write(name, text.replace(old, new, 1))
+        for path in chain.kernels.rglob("*.py"):  # as in a clone
+            os.utime(path, (1e9, 1e9))
+        assert chain.run(CALL) == "20", what
+        assert chain.cached() == before, what
 
 
 STAMPS = """
@@ -298,30 +308,28 @@ def test_a_cache_that_cannot_be_read_is_left_aside_with_one_warning(half: Copy) 
     assert str(half.folder / "cache") in said
 
 
-def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
-    home = copy.folder / "home"
-    copy.variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(home)}
-    assert copy.run(FOLLOW) == "16"
-    assert {path.parent for path in copy.cached()} == {
-        copy.kernels / "shortest_path_tree/__pycache__"
-    }
-    shutil.rmtree(copy.kernels / "shortest_path_tree/__pycache__")
-    (copy.kernels / "shortest_path_tree/__pycache__").touch()
-    assert copy.run(FOLLOW) == "16"
-    assert copy.cached()
-    assert all(path.is_relative_to(home) for path in copy.cached())
+def test_cache_lies_beside_the_source_or_with_the_user(half: Copy) -> None:
+    home, beside = half.folder / "home", half.kernels / "__pycache__"
+    half.variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(home)}
+    assert half.run(HALF) == "1.5 1.5"
+    assert {path.parent for path in half.cached()} == {beside}
+    shutil.rmtree(beside)
+    beside.touch()
+    assert half.run(HALF) == "1.5 1.5"
+    assert half.cached()
+    assert all(path.is_relative_to(home) for path in half.cached())
 
 
-def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> None:
+def test_without_a_place_for_a_cache_kernels_run_all_the_same(half: Copy) -> None:
     # A file where a folder should be made stops root as well.
-    (copy.kernels / "shortest_path_tree/__pycache__").touch()
-    (copy.folder / "file").touch()
-    copy.variables = {
-        "NUMBA_CACHE_DIR": str(copy.folder / "file/here"),
-        "XDG_CACHE_HOME": str(copy.folder / "file/there"),
+    (half.kernels / "__pycache__").touch()
+    (half.folder / "file").touch()
+    half.variables = {
+        "NUMBA_CACHE_DIR": str(half.folder / "file/here"),
+        "XDG_CACHE_HOME": str(half.folder / "file/there"),
     }
-    assert copy.run(FOLLOW) == "16"
-    assert not copy.cached()
+    assert half.run(HALF) == "1.5 1.5"
+    assert not half.cached()
 
 
 def test_compiled_functions_keep_to_the_order_written_and_let_others_run() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -150,14 +152,36 @@ def _stores(folder: Path) -> list[Any]:
 STORE = Kind(_stores)
 
 
+def _several() -> xr.Dataset:
+    """Return two rasters of names."""
+    grid = xr.DataArray(np.ones((3, 4)), {"y": [3.0, 2, 1], "x": [1.0, 2, 3, 4]}, ("y", "x"))
+    return xr.Dataset({"a": grid, "b": grid})
+
+
+def _layers() -> xr.DataArray:
+    """Return two bands."""
+    grid = _several()["a"]
+    return xr.concat([grid, grid], "band").assign_coords(band=[1, 2])
+
+
+@cache
+def _files_of_several() -> dict[Path, bytes]:
+    """Return files of two rasters or bands: written once, as that takes a tenth of a second."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        _several().to_netcdf(folder / "two.nc")
+        _several().to_zarr(folder / "two.zarr", consolidated=False)
+        _layers().rio.to_raster(folder / "two.tif")
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
 def _undecided(folder: Path) -> list[Any]:
     """Return what can be read with nodata=, band= or variable= alone, if it can be read."""
-    grid = xr.DataArray(np.ones((3, 4)), {"y": [3.0, 2, 1], "x": [1.0, 2, 3, 4]}, ("y", "x"))
-    several = xr.Dataset({"a": grid, "b": grid})
-    several.to_netcdf(folder / "two.nc")
-    several.to_zarr(folder / "two.zarr", consolidated=False)
-    layers = xr.concat([grid, grid], "band").assign_coords(band=[1, 2])
-    layers.rio.to_raster(folder / "two.tif")
+    several, layers = _several(), _layers()
+    for name, content in _files_of_several().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     masked = np.ma.masked_equal(np.arange(12).reshape(3, 4), 5)
     return [masked, several, layers, *(folder / f"two.{kind}" for kind in ("nc", "zarr", "tif"))]
 

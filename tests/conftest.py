@@ -22,7 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from object_server import CREDENTIALS, S3Server, forget_connections
 from programs import IMPORTED
-from quick import draw_fewer_examples, mark_beside_diagonals
+from quick import draw_fewer_examples, is_quick, mark_beside_diagonals
 from watched_raster import Gate
 
 from orograph.execution.settings import config
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     So no process of xdist is left with a long file at the end.
     """
     mark_beside_diagonals(items)
-    if config.option.markexpr == "not long":
+    if is_quick(config):
         draw_fewer_examples(items)
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))

@@ -1,16 +1,35 @@
-"""What the quick suite, `make test`, leaves to `make test-all`: cases of products, and examples."""
+"""What the quick suite, `make test`, leaves to `make test-all`.
+
+Cases of products, examples of properties, and values that many places refuse.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import is_hypothesis_test, settings
 
 # Of the examples that Hypothesis draws for a property, the quick suite tries one in so many.
 SHARE_OF_EXAMPLES = 5
 FEWEST_EXAMPLES = 5
+# Of values that many places have to refuse, each tries one in so many there.
+SHARE_OF_VALUES = 5
+
+Value = TypeVar("Value")
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Return whether the tests that are marked `long` are left out."""
+    return bool(config.option.markexpr == "not long")
+
+
+def part_of(values: Sequence[Value], place: int, places: int) -> Sequence[Value]:
+    """Return the values to try at one of the places that share them: each is tried at one."""
+    share = min(places, SHARE_OF_VALUES)
+    return values[place % share :: share] or values[place % len(values) :][:1]
 
 
 def mark_beside_diagonals(items: Sequence[Any]) -> None:

@@ -68,7 +68,7 @@ site: $(INSTALLED) ## the documentation as a site, in build/site; runs its pages
 	$(BIN)/python -m sphinx -b html -W --keep-going -d build/doctrees docs build/site
 
 kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
-	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*/*.cu)
+	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*/*.cu benchmarks/papers/*.cu)
 
 # In order, since a race is found whichever thread comes first. The emulator's own tests have races
 # on purpose.
@@ -76,7 +76,7 @@ races: $(INSTALLED) ## run every .cu on the CPU under ThreadSanitizer, which nam
 	CUDA_ON_CPU_RACES=1 LD_PRELOAD=$$($(CXX) -print-file-name=libtsan.so) \
 	TSAN_OPTIONS="exitcode=66 $$TSAN_OPTIONS" setarch -R \
 	$(BIN)/python -m pytest --capture=no -k forward \
-	$(wildcard tests/kernels/*/test*cuda.py) $(PYTEST)
+	$(wildcard tests/kernels/*/test*cuda.py tests/benchmarks/test*.py) $(PYTEST)
 
 wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 	rm -rf dist

@@ -1,4 +1,4 @@
-"""near_far.cu, components.cu, forest.cu and spread.cu of graphs on a GPU; run by gpu.py.
+"""Kernels for graphs on a GPU, and papers/bellman_ford.cu; run by gpu.py.
 
 New York of a folder of data (../shared/data, or that of ORO_TEST_DATA), a Kronecker graph of 2**20
 vertices and 16 edges a vertex, a random one of 2**22 and 4, and a square lattice of twice the side,
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 from device_time import TimedDevice, milliseconds
+from papers import bellman_ford_cuda
+from papers.bellman_ford import STRATEGIES
 
 import orograph as og
 from orograph.graphs.device import rows as device_rows
@@ -32,7 +34,6 @@ from orograph.kernels.graph import (
     hops,
     near_far,
     near_far_cuda,
-    spread_cuda,
 )
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.graph.read import read_graph
@@ -156,7 +157,7 @@ def bits(side: int) -> None:
             expected = near_far.graph_paths(host, graph.start, width, none)
             same(f"{name}, costs", found.view(np.int64), expected.view(np.int64))
             if is_dense(graph):  # others take thousands of rounds
-                for strategy in ("output", "input"):
+                for strategy in STRATEGIES:
                     found = bellman_ford(graph._replace(rows=rows), strategy)
                     same(f"{name}, {strategy}", found.view(np.int64), expected.view(np.int64))
         starts = np.array([graph.start])
@@ -178,7 +179,7 @@ def bellman_ford(graph: Network, strategy: str) -> np.ndarray:
     kind = np.dtype(np.float64 if graph.rows.weight.dtype.kind == "f" else np.int64)
     cost = np.full(graph.rows.n, near_far.unreached(kind))
     cost[graph.start] = 0
-    spread_cuda.spread(graph.rows, np.array([graph.start]), cost, strategy, graph.rows.n)
+    bellman_ford_cuda.bellman_ford(graph.rows, cost, strategy)
     return cost
 
 
@@ -219,7 +220,7 @@ def kernels_of(graph: Network) -> dict[str, Callable[[], Any]]:
         "between two": partial(between, graph),
     }
     if is_dense(graph):  # with copies of costs to the device and back
-        for strategy in ("output", "input"):
+        for strategy in STRATEGIES:
             calls[f"Bellman-Ford by {strategy}"] = partial(bellman_ford, graph, strategy)
     return calls
 

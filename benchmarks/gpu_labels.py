@@ -1,4 +1,4 @@
-"""label.cu and unionfind.cu on a GPU; run by gpu.py."""
+"""label.cu and papers/hook.cu on a GPU; run by gpu.py."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 import cupy
 import numpy as np
 from device_time import TimedDevice, milliseconds, report
+from papers import hook, hook_cuda
 from scipy import ndimage
 
 from orograph.kernels.label import cuda as label_cuda
 from orograph.kernels.label import tile as label
-from orograph.kernels.label import union_find as unionfind
-from orograph.kernels.label import union_find_cuda as unionfind_cuda
+from orograph.kernels.label.union_find import rem_components
 
 BYTES = 5  # a cell: a class read, a label written
 
@@ -82,9 +82,9 @@ def bits(side: int) -> None:
     n = side * side // 4
     for m in (n // 2, 3 * n):
         a, b = rng.integers(0, n, (2, m))
-        expected = unionfind.components(n, a, b)
-        for method in unionfind.METHODS:
-            found = unionfind_cuda.components(n, a, b, method)
+        expected = rem_components(n, a, b)
+        for method in hook.METHODS:
+            found = hook_cuda.components(n, a, b, method)
             if not np.array_equal(found, expected):
                 raise AssertionError(f"graph of {n} vertices, {m} edges, {method}: another answer")
         print(f"graph of {n} vertices and {m} edges: the Numba kernel's result by every method")
@@ -121,8 +121,8 @@ def speed(side: int) -> None:
     rng = np.random.default_rng(1)
     n = side * side // 4
     a, b = (cupy.asarray(rng.integers(0, n, n, np.uint32)) for _ in range(2))
-    for method in unionfind.METHODS:
-        call = partial(unionfind_cuda.join_components, device, n, a, b, method)
+    for method in hook.METHODS:
+        call = partial(hook_cuda.join_components, device, n, a, b, method)
         spent = milliseconds(call, repeat=5)
         rate = n / spent[len(spent) // 2] / 1e6
         print(f"graph of {n} vertices and as many edges, {method}: {rate:.2f} Gedge/s")

@@ -70,8 +70,6 @@ def compare_parts(side: int, parts: int, repeat: int, record: Record) -> None:
         "components": og.connected_components,
         "shortest paths": lambda graph: og.shortest_paths(graph, middle),
         "with predecessors": lambda graph: og.shortest_paths(graph, middle, predecessors=True),
-        "Dijkstra": lambda graph: og.shortest_paths(graph, middle, method="dijkstra"),
-        "Bellman-Ford": lambda graph: og.shortest_paths(graph, middle, method="bellman-ford"),
         "hops": lambda graph: og.hop_distance(graph, middle),
     }
     print(f"{cut}, {cut.arc_count} arcs\n{'':20} {'parts ms':>9} {'one ms':>9} parts / one")

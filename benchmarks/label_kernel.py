@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from forest_kernel import report, time_interleaved
+from papers.hook import METHODS, components
 from scipy import ndimage
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -26,7 +27,6 @@ from skimage import measure
 from terrain import fractal
 
 from orograph.kernels.label.tile import label_tile
-from orograph.kernels.label.union_find import METHODS, components
 
 EIGHT = np.ones((3, 3), bool)
 GRAPHS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "graphs"

@@ -1,9 +1,9 @@
 """Machine code of CUDA kernels, kept on disk so that each is compiled once on a machine.
 
 It lies in the cache folder of CuPy (``CUPY_CACHE_DIR``, by default ``~/.cupy/kernel_cache``). The
-name of a file contains a digest of all CUDA sources of this folder, so that a change of any of
-them, of the compiler or of its options compiles anew. A folder that cannot be read or written is
-done without.
+name of a file contains a digest of all CUDA sources of this folder and of the file compiled, so
+that a change of any of them, of the compiler or of its options compiles anew. A folder that cannot
+be read or written is done without.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def kept_code(parts: Iterable[str], compile_code: Callable[[], bytes]) -> bytes:
     Parameters
     ----------
     parts
-        The source file, the target, the version of the compiler and its options.
+        The source file and its text, the target, the version of the compiler and its options.
     compile_code
         Compiles the code; called if it is not on disk, or damaged there.
     """

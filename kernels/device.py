@@ -384,7 +384,7 @@ def _code(source: str, options: tuple[str, ...], capability: str) -> bytes:
     target = f"compute_{max(known, key=int)}" if portable else f"sm_{capability}"
     options = (f"--gpu-architecture={target}", *OPTIONS, *options)
     version = ".".join(map(str, nvrtc.getVersion()))
-    named = (source, version, *options)
+    named = (source, (SOURCES / source).read_text(), version, *options)
     return kept_code(named, lambda: _compile(source, options, capability, portable))
 
 

@@ -47,7 +47,6 @@ STAGES = {
     "exits_of": Stage("flow.accumulate", "flow.cuda"),
     "find_components": Stage("label.tile", "label.cuda", in_turn=True),
     "write_labels": Stage("label.labels", "label.cuda", in_turn=True),
-    "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),
     "solve_blocks": Stage("boundary.blocks", "boundary.cuda"),
     "minplus": Stage("minplus.product", "minplus.cuda"),
     "floyd_warshall_block": Stage("minplus.closure", "minplus.closure_cuda"),
@@ -61,7 +60,7 @@ STAGES = {
     "part_forest": Stage("graph.forest", "graph.forest_cuda", in_turn=True),
     "part_components": Stage("graph.components", "graph.components_cuda", in_turn=True),
     "open_part": Stage("graph.near_far:HostPart", "graph.near_far_cuda:DevicePart"),
-    "dijkstra": Stage("graph.dijkstra:DijkstraPart", None),
+    "dijkstra": Stage("graph.dijkstra", None),
     "march": Stage("eikonal.march", "eikonal.cuda"),
     "bidirectional_search": Stage("shortest_path_tree.backtrack:descend", None),
 }

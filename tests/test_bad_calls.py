@@ -413,8 +413,6 @@ FUNCTIONS = {
         {
             "graph": bad.kind("x", 5, True, GRID, xr.Dataset(), shows=False),
             "sources": _VERTICES,
-            "method": bad.choice("bfs"),
-            "strategy": bad.choice("passive", optional=True),
             "max_cost": bad.number(-1, bad.NAN),
             "predecessors": bad.FLAG,
         },

@@ -470,9 +470,10 @@ def test_every_cuda_file_compiles_alone(architecture: int, variants: bool, tmp_p
     example.write_text(KERNEL.replace("SOURCE", "blockIdx.x"))
     headers = [path.read_text() for path in (ROOT / "kernels").rglob("*.cuh")]
     assert not any("__CUDA_ARCH__" in text for text in headers), "ask in a .cu"
+    folders = ROOT / "kernels", ROOT / "benchmarks"
     files = [example] + [
         path
-        for path in sorted((ROOT / "kernels").rglob("*.cu"))
+        for path in sorted(path for folder in folders for path in folder.rglob("*.cu"))
         if variants or architecture == 75 or "__CUDA_ARCH__" in path.read_text()
     ]
     assert len(files) > 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orograph as og
@@ -23,9 +24,17 @@ from papers.graphs import (
     mesh,
     roads,
 )
+from papers.hook import components
 from papers.rows import NEEDS_GPUS, ONE_CORE, Paper, timed
 
-METHODS = ("rem", "hook-atomic", "hook-non-atomic", "compress")
+METHODS = {
+    "rem": "rem",
+    "hook-atomic": "hook",
+    "hook-non-atomic": "hook-twice",
+    "compress": "compress",
+}
+"""Methods of `papers.hook` by the names that the rows have."""
+FIRST = "rem", "hook-atomic"
 FAMILIES: dict[str, tuple[Callable[[int], Any], str, str, float | str]] = {
     # generator, his graphs, where, by how many percent Hook is slower than Rem on one device
     "bubbles": (bubbles, "hugebubbles-00000", "figures 6.12, 6.14", 269),
@@ -114,14 +123,16 @@ def repeat(paper: Paper) -> None:
         )
 
 
+def components_of(graph: og.Graph, method: str) -> Any:
+    """Return the component of each vertex, from the list of the graph's edges."""
+    return components(graph.vertex_count, graph.tails, graph.rows.indices, METHODS[method])
+
+
 def family(
     paper: Paper, name: str, graph: og.Graph, his: str, where: str, slower: float | str
 ) -> None:
     """Compare Hook with Rem on one graph."""
-    spent = {
-        method: timed(lambda method=method: og.connected_components(graph, method=method), 5)
-        for method in METHODS
-    }
+    spent = {method: timed(partial(components_of, graph, method), 5) for method in METHODS}
     note = f"generated: {graph.vertex_count} vertices, {graph.edge_count} edges"
     for method, seconds in spent.items():
         paper.add(
@@ -134,7 +145,7 @@ def family(
             by="K80",
             note=note,
         )
-    rem, hook = (statistics.median(spent[method].cpu) for method in METHODS[:2])
+    rem, hook = (statistics.median(spent[method].cpu) for method in FIRST)
     paper.number(
         where,
         f"{name}: Hook slower than Rem",
@@ -153,10 +164,8 @@ def expanded(paper: Paper, n: int) -> None:
     ends = geometric(n)
     for count in DEVICES:
         graph = graph_of(copies(ends, count))
-        for method in METHODS[:2]:
-            spent = timed(
-                lambda graph=graph, method=method: og.connected_components(graph, method=method), 5
-            )
+        for method in FIRST:
+            spent = timed(partial(components_of, graph, method), 5)
             paper.add(
                 "6.2, figure 6.41",
                 f"{method}, copies",

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.graph.near_far import HostPart
-from orograph.tiles.arrays import Array
 
 
 @compiled(inline=True)
@@ -57,14 +55,11 @@ def sink(heap, key, place, size, vertex, value):
 
 
 @compiled
-def dijkstra(
-    indptr: Any, indices: Any, weight: Any, starts: Any, upto: Any, most: Any, cost: Any
-) -> Any:
-    """Lower the costs to the least from any start, up to `upto`.
+def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cost: Any) -> None:
+    """Lower the costs to the least from any start; what would be above `most` stays as it is.
 
     `starts` have their costs already; all others have a barrier, or costs that no arc which leaves
-    them could lower another by. What would be above `most` stays as it is. Returns how many
-    vertices were relaxed, and those that have been lowered and were not, as they are above `upto`.
+    them could lower another by.
     """
     n = cost.size
     one = indices.dtype.type(1)
@@ -77,11 +72,9 @@ def dijkstra(
         if place[vertex] < 0:
             rise(heap, key, place, size, vertex, cost[vertex])
             size += 1
-    relaxed = 0
-    while size and key[0] <= upto:
+    while size:
         tail, known = heap[0], key[0]
         size -= 1
-        relaxed += 1
         if size:
             sink(heap, key, place, size, heap[size], key[size])
         for arc in range(indptr[tail], indptr[tail + one]):
@@ -96,14 +89,3 @@ def dijkstra(
                     size += 1
                 cost[head] = total
                 rise(heap, key, place, place[head], head, total)
-    # Vertices left in the heap have costs above the bound; a later call continues with them.
-    return relaxed, heap[:size].copy()
-
-
-class DijkstraPart(HostPart):
-    """Searches in a part of a graph by Dijkstra's algorithm."""
-
-    def _relax(self, cost: Array, waiting: Array, upto: Any) -> tuple[int, Array]:
-        """Relax vertices up to a cost; return how many, and which remain."""
-        relaxed, left = dijkstra(*self._rows, waiting, upto, self._most, cost)
-        return relaxed, left

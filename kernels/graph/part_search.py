@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.graph.dijkstra import rise, sink
 from orograph.kernels.graph.hops import HOPS_AHEAD
 from orograph.kernels.graph.near_far import AHEAD, COST_AHEAD, FAR, NEAR
 from orograph.kernels.prefetch import prefetch
@@ -301,66 +300,6 @@ def hops_in_part(
     count[part] = waiting
     key[part] = least
     return looked_at, fresh
-
-
-@compiled
-def dijkstra_in_part(
-    part: Any,
-    indptr: Any,
-    indices: Any,
-    weight: Any,
-    bounds: Any,
-    upto: Any,
-    most: Any,
-    nothing: Any,
-    cost: Any,
-    pending: Any,
-    count: Any,
-    key: Any,
-    listed: Any,
-) -> Any:
-    """Do as `paths_in_part` by Dijkstra's algorithm; see `orograph.kernels.graph.dijkstra`."""
-    base, first = np.int64(indptr[0]), bounds[part]
-    own = bounds[part + 1] - first
-    far = pending[first : bounds[part + 1]]
-    heap = np.empty(own, np.uint32)
-    keys = np.empty(own, cost.dtype)
-    place = np.full(own, -1, np.int64)
-    size = 0
-    for i in range(count[part]):
-        # A vertex in the heap is not in the list; what remains in the heap is listed again at the
-        # end.
-        rise(heap, keys, place, size, np.int64(far[i]) - first, cost[far[i]])
-        listed[far[i]] = 0
-        size += 1
-    relaxed, fresh = 0, 0
-    while size and keys[0] <= upto:
-        tail, known = np.int64(heap[0]), keys[0]
-        size -= 1
-        relaxed += 1
-        place[tail] = -1
-        if size:
-            sink(heap, keys, place, size, np.int64(heap[size]), keys[size])
-        for arc in range(np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base):
-            head = indices[arc]
-            total = known + weight[arc]
-            if total < cost[head] and total <= most:
-                fresh += cost[head] == nothing
-                cost[head] = total
-                inside = np.int64(head) - first
-                if not 0 <= inside < own:
-                    hand_over(head, total, bounds, pending, count, key, listed)
-                    continue
-                if place[inside] < 0:
-                    place[inside] = size
-                    size += 1
-                rise(heap, keys, place, place[inside], inside, total)
-    for i in range(size):
-        far[i] = heap[i] + first
-        listed[far[i]] = FAR
-    count[part] = size
-    key[part] = keys[0] if size else nothing
-    return relaxed, fresh
 
 
 @compiled

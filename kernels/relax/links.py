@@ -96,6 +96,5 @@ class InnerLinks:
         starts = np.flatnonzero(known < before)
         cost = known.copy()
         if starts.size:
-            most = cost.dtype.type(limit)
-            dijkstra(*self._rows, starts, most, most, cost)
+            dijkstra(*self._rows, starts, cost.dtype.type(limit), cost)
         return cost

@@ -172,7 +172,6 @@ SPECIAL = (
     Command(
         "connected_components",
         ("components",),
-        without=frozenset(["method"]),
         extend=_add_table_and_picture,
         before=_check_table_and_picture,
         after=_write_table_and_picture,

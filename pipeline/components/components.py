@@ -44,7 +44,6 @@ from orograph.tiles.arguments import (
     check_dtype,
     check_integer,
     check_outputs,
-    refuse_arguments,
 )
 from orograph.tiles.arrays import Array, Columns, Integers
 from orograph.tiles.errors import InputError
@@ -75,9 +74,6 @@ DTYPES = ("int64", "int32")
 register("components-run-labels", RunLabels)
 register("components-cell-labels", CellLabels)
 register("components-encoded-labels", EncodedLabels)
-
-METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
-"""Values of ``method`` for graphs; rasters accept ``"auto"`` alone."""
 
 
 @stored("components-parts")
@@ -522,7 +518,6 @@ def connected_components(
     *,
     connectivity: int = 8,
     min_size: int = 1,
-    method: str = "auto",
     outputs: str | Sequence[str] = ("labels",),
     dtype: str = "int64",
     **options: Unpack[RunOptions],
@@ -540,9 +535,6 @@ def connected_components(
     connectivity
     min_size : int
         Components with fewer cells become background and are not numbered.
-    method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
-        For graphs only, without effect on the result: Rem's algorithm, or hooks over lists of
-        edges.
     outputs : sequence of {"labels", "component_size", "component_box"}
         Variables of the result: labels, and the sizes and boxes of the table, which take more time
         and memory.
@@ -588,7 +580,6 @@ def connected_components(
     if LABELS.name not in wanted:
         raise InputError(f"outputs: {wanted}; every result has labels, name 'labels' too")
     dtype = check_dtype("dtype", dtype, DTYPES)
-    method = check_choice("method", method, METHODS)
     spec = RunSpec(**options)
     if isinstance(classes, Graph):
         from orograph.graphs.components import components_job
@@ -599,8 +590,7 @@ def connected_components(
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
         )
-        return components_job(classes, method, spec)
-    refuse_arguments("a raster", method=method != "auto")
+        return components_job(classes, spec)
     raster = spec.open(classes, "classes")
     chosen = choose_backend("find_components", (raster,), spec)
     problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)

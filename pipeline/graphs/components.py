@@ -17,22 +17,13 @@ from orograph.graphs.part_search import PartReader
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.components import graph_components, join_parts, number_components
-from orograph.kernels.stages import kernel
-from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:
     from orograph.tiles.arrays import Array
 
-_OF_EDGE_LISTS = {
-    "rem": "rem",
-    "hook-atomic": "hook",
-    "hook-non-atomic": "hook-twice",
-    "compress": "compress",
-}
 
-
-def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
+def components_job(graph: Graph, spec: RunSpec) -> GraphJob:
     """Return the job that labels the connected components of a graph.
 
     It gives ``labels`` (vertex) and ``component_size`` (component). Components are
@@ -44,11 +35,6 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
     need_both_ways(graph, "connected components", "numba" if engine else chosen)
 
     if engine or (graph.part_count > 1 and may_use_numba(chosen)):
-        if method not in ("auto", "rem"):
-            raise InputError(
-                f"method: {method!r} is for a graph in one part, and this one has "
-                f"{graph.part_count}; use 'auto', or read it with parts=1"
-            )
         if engine:
             return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
 
@@ -61,16 +47,10 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
         return search_job(graph, "graph-components", {}, chosen, spec, join)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-        if method == "auto" and not may_use_numba(backend):
+        if not may_use_numba(backend):
             with memory_reported():
                 return result(graph, *on_gpu(graph).components())
-        if method == "auto":
-            root = graph_components(graph.rows)
-        else:
-            root = kernel("edge_components", backend)(
-                graph.vertex_count, graph.tails, graph.rows.indices, _OF_EDGE_LISTS[method]
-            )
-        return number(graph, root)
+        return number(graph, graph_components(graph.rows))
 
     return graph_job(graph, "graph-components", {}, chosen, spec, solve)
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orograph.graphs.shortest_paths import METHODS, OF_PARTS
 from orograph.plans.grid import Grid, memory_of_tasks
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
-from orograph.tiles.arguments import check_choice, check_flag
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.store.create import Layout
 from orograph.tiles.system import cores
@@ -44,22 +43,18 @@ def estimate_paths(
     *,
     workers: int,
     sources: VerticesLike | None = None,
-    method: str = "auto",
     predecessors: bool = False,
 ) -> GraphPlan:
     """Return the plan of `shortest_paths`, from one source if none are given."""
     graph = graph.joined()
     count = 1 if sources is None else graph.vertices(sources, "sources").size
-    method = check_choice("method", method, METHODS)
     traced = check_flag("predecessors", predecessors)
     n = graph.vertex_count
     arcs = _bytes(graph, *ROWS)
-    if graph.part_count > 1 and method in ("auto", *OF_PARTS) and not traced:
+    if graph.part_count > 1 and not traced:
         return _by_parts("shortest_paths", graph, workers, count, 8 * count * n)
     if graph.part_count > 1:
         return _a_part_at_a_time("shortest_paths", graph, workers, count, 8 + 8 * traced)
-    if method == "bellman-ford" and graph.directed:
-        arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
     searches = min(cores(), count)
     # cost, place in a heap or in two lists, and what has gone into the result twice
     own = arcs + 25 * n * searches + 2 * count * n * 8 * (1 + traced)

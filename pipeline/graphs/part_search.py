@@ -22,7 +22,6 @@ import numpy.typing as npt
 from orograph.graphs.unreached import NO_VERTEX
 from orograph.kernels.graph.negative_cycle import cycle_among, least_weight, sum_of
 from orograph.kernels.graph.part_search import (
-    dijkstra_in_part,
     hops_in_part,
     paths_in_part,
     predecessors_in_part,
@@ -181,7 +180,7 @@ def run_searches(
 
 
 def least_costs(
-    reader: PartReader, starts: Integers, dtype: np.dtype[Any], method: str, width: Any, most: Any
+    reader: PartReader, starts: Integers, dtype: np.dtype[Any], width: Any, most: Any
 ) -> list[Array]:
     """Return the least cost of each stored vertex from each of several; no weight is negative."""
     graph, nothing = reader.graph, unreached(dtype)
@@ -191,15 +190,9 @@ def least_costs(
     ]
 
     def visit(part: int, rows: Rows, upto: Any, search: Search) -> tuple[int, int]:
-        found: tuple[int, int]
-        if method == "dijkstra":
-            found = dijkstra_in_part(
-                part, *rows, reader.bounds, upto, most, nothing, *search.board
-            )  # fmt: skip
-        else:
-            found = paths_in_part(
-                part, *rows, reader.bounds, width, upto, most, nothing, *search.board
-            )  # fmt: skip
+        found: tuple[int, int] = paths_in_part(
+            part, *rows, reader.bounds, width, upto, most, nothing, *search.board
+        )
         return found
 
     # The slack begins with 16 buckets of delta-stepping.

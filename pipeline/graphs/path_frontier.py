@@ -1,7 +1,7 @@
 """Shortest paths in a graph in parts, as a problem of the frontier engine.
 
 A visit brings a part to its fixpoint up to a bound, by delta-stepping on a CPU or a GPU
-(`orograph.kernels.graph.near_far`), or by `orograph.kernels.graph.dijkstra`. Parts exchange costs
+(`orograph.kernels.graph.near_far`). Parts exchange costs
 along links: one leads from a part to each vertex of another part to which its arcs lead, and
 carries the least cost that these arcs offer. In the rows of a part these vertices stand behind its
 own, and no arc leaves them; so the kernels know no parts.
@@ -34,8 +34,6 @@ from orograph.tiles.store.create import Variable
 
 VERTICES_A_VISIT = {"numba": 10_000, "cuda": 500_000}
 """Fixed cost of a visit by backend, as the number of vertices settled in the same time."""
-STAGES = {"delta-stepping": "open_part", "dijkstra": "dijkstra"}
-"""Stages that search in a part, by method."""
 
 
 @dataclass(slots=True)
@@ -68,8 +66,6 @@ class PartPaths(FrontierDefaults):
     backend: str
     fill: int | None
     """Value that marks unreached vertices in the result; None: infinity."""
-    method: str = "delta-stepping"
-    """Algorithm within a part: ``"delta-stepping"`` or ``"dijkstra"``."""
 
     @property
     def cells_a_visit(self) -> int:
@@ -114,7 +110,7 @@ class PartPaths(FrontierDefaults):
             np.array([vertex - first for vertex in group if first <= vertex < last], np.int64)
             for group in self.sources
         ]
-        part = kernel(STAGES[self.method], self.backend)(
+        part = kernel("open_part", self.backend)(
             (indptr, local, weight), own, sources, self.dtype, self.width, self.most
         )
         assert self.links is not None
@@ -181,7 +177,7 @@ class PartPaths(FrontierDefaults):
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the method as the only attribute of the result."""
-        return {"method": self.method}
+        return {"method": "delta-stepping"}
 
     def _part_of(self, vertex: int) -> int:
         return int(np.searchsorted(self.bounds, vertex, side="right")) - 1

@@ -28,14 +28,13 @@ from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
-from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import graph_paths
 from orograph.kernels.graph.negative_cycle import negative_cycle
-from orograph.kernels.graph.spread import STRATEGIES, order_costs, unreached
+from orograph.kernels.graph.spread import order_costs, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
-from orograph.tiles.arguments import check_choice, check_flag, check_number
+from orograph.tiles.arguments import check_flag, check_number
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph, VerticesLike
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
 
 
-METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
 MOST_COST = 2**60
 ROUNDS = 1024
 """Number of Bellman-Ford rounds after which a negative cycle is looked for."""
@@ -60,8 +58,6 @@ def shortest_paths(
     graph: Graph,
     sources: VerticesLike,
     *,
-    method: str = "auto",
-    strategy: str | None = None,
     max_cost: float = math.inf,
     predecessors: bool = False,
     **options: Unpack[GraphOptions],
@@ -74,13 +70,6 @@ def shortest_paths(
         Graph, as returned by `read_graph`.
     sources : id or list of ids
         Vertices, by the ids of the graph's source.
-    method : {"auto", "dijkstra", "delta-stepping", "bellman-ford"}
-        Algorithm; the result does not depend on it. ``"dijkstra"`` and ``"delta-stepping"`` do not
-        accept negative weights. ``"auto"`` chooses ``"delta-stepping"`` if there are none.
-    strategy : {"active", "output", "input"}, optional
-        How ``"bellman-ford"`` visits the edges: those of vertices lowered in the last round
-        (``"active"``, the default), a vertex at a time (``"output"``), or an edge at a time
-        (``"input"``).
     max_cost : float
         Vertices with a greater cost stay unreached.
     predecessors : bool
@@ -93,33 +82,33 @@ def shortest_paths(
         ``cost`` (source, vertex): float64, infinity if there is no path; for integer weights int64,
         -1 (``_FillValue``) if there is none. If a weight is negative, -1 may be a cost, and
         ``_FillValue`` is 2**60. ``predecessor`` (source, vertex), int64: the position of the
-        previous vertex along ``vertex``, -9999 (``_FillValue``) if there is none.
+        previous vertex along ``vertex``, -9999 (``_FillValue``) if there is none. Attribute
+        ``method``: ``"delta-stepping"``, or ``"bellman-ford"`` if a weight is negative.
 
     Raises
     ------
     InputError
-        If an argument cannot be used, if weights are negative and the method does not accept them,
-        or if costs may exceed the range of their dtype; the error names the edge.
+        If an argument cannot be used, or if costs may exceed the range of their dtype.
     NegativeCycle
         If a cycle of negative length can be reached; the error names it.
     StoreExistsError, BackendError
 
     Notes
     -----
-    A cost is the minimum over all paths of the sum of weights, rounded from edge to edge, so it has
-    the same bits with every method. Among several predecessors, the one with the fewest edges to
-    the source is chosen, then the first in the order of the graph's source.
+    A cost is the minimum over all paths of the sum of weights, rounded from edge to edge. Among
+    several predecessors, the one with the fewest edges to the source is chosen, then the first in
+    the order of the graph's source.
 
     A graph in several parts is read a part at a time by this process, which holds about 16 bytes a
     vertex and source, and as many parts of a stored graph as fit into half of its memory. Several
-    sources are worked on in threads. With ``out=`` or ``client``, delta-stepping and Dijkstra's
-    algorithm without predecessors run over parts in threads or on the workers, and can be resumed;
-    delta-stepping also on the GPUs of workers. ``strategy="output"`` and ``"input"``, and searches
-    on a GPU of this process that holds the graph, hold all arcs.
+    sources are worked on in threads. With ``out=`` or ``client``, searches without predecessors and
+    negative weights run over parts in threads or on the workers and their GPUs, and can be resumed.
+    Searches on a GPU of this process that holds the graph hold all arcs.
 
     References
     ----------
-    Meyer and Sanders (2003), doi:10.1016/S0196-6774(03)00076-2.
+    Meyer and Sanders (2003), doi:10.1016/S0196-6774(03)00076-2; Bellman (1958),
+    doi:10.1090/qam/102435.
 
     Examples
     --------
@@ -134,25 +123,17 @@ def shortest_paths(
     array([[-9999,     2,     0]])
     """
     graph = check_graph(graph).joined()
-    check_choice("method", method, METHODS)
-    if strategy is not None:
-        check_choice("strategy", strategy, STRATEGIES)
-        if method not in ("auto", "bellman-ford"):
-            raise InputError(f"strategy: {strategy!r} is one of 'bellman-ford', not of {method!r}")
-        method = "bellman-ford"
     predecessors = check_flag("predecessors", predecessors)
     max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
     spec = RunSpec(**options)
-    method = choose_method(graph, method)
+    method = choose_method(graph)
     # Of this method alone "auto" weighs whether the graph is large enough for a GPU.
     if method == "delta-stepping":
         chosen = choose_for_graph("graph_paths", graph, spec)
     else:
         chosen = choose_backend(STAGES[method], (), spec)
-    search = PathSearch(
-        graph, method, strategy or "active", limit_of(graph, max_cost), predecessors
-    )
+    search = PathSearch(graph, method, limit_of(graph, max_cost), predecessors)
     parameters = {
         "sources": starts.tolist(),
         "max_cost": repr(float(max_cost)),
@@ -161,14 +142,14 @@ def shortest_paths(
 
     def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
         # A GPU takes the graph as a whole.
-        if graph.part_count > 1 and search.takes_parts and may_use_numba(backend):
+        if graph.part_count > 1 and may_use_numba(backend):
             return search.in_parts(starts, PartReader(graph, cancelled))
         return search.from_all(starts, backend)
 
-    if method in OF_PARTS and not predecessors and in_parts(graph, spec, chosen):
+    if method == "delta-stepping" and not predecessors and in_parts(graph, spec, chosen):
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
-            bucket_width(graph), search.most, chosen, cost_fill(graph), method,
+            bucket_width(graph), search.most, chosen, cost_fill(graph),
             links=links_between(graph),
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
@@ -176,30 +157,20 @@ def shortest_paths(
     return search_job(graph, "shortest-paths", parameters, chosen, spec, solve)
 
 
-OF_PARTS = "delta-stepping", "dijkstra"
-"""Methods that workers do, each with a part at a time."""
-STAGES = {"dijkstra": "dijkstra", "delta-stepping": "graph_paths", "bellman-ford": "spread"}
+STAGES = {"delta-stepping": "graph_paths", "bellman-ford": "spread"}
 
 
-def choose_method(graph: Graph, method: str) -> str:
-    """Return the method to use for ``"auto"``, or the given method, checked against the weights.
+def choose_method(graph: Graph) -> str:
+    """Return the method for the weights of a graph.
 
     Raises
     ------
     InputError
-        If there are negative weights that the method does not accept, or costs may exceed their
-        dtype.
+        If costs may exceed their dtype.
     """
     least, greatest = graph.weight_range
-    if method == "auto" and least < 0:
-        method = "bellman-ford"
-    if method in ("dijkstra", "delta-stepping") and least < 0:
-        raise InputError(
-            f"method: {method!r} takes no negative weights, and {_edge(graph, least)}; use "
-            "'bellman-ford'"
-        )
     _check_range(graph, max(-least, greatest))
-    return "delta-stepping" if method == "auto" else method
+    return "bellman-ford" if least < 0 else "delta-stepping"
 
 
 @dataclass(frozen=True)
@@ -208,7 +179,6 @@ class PathSearch:
 
     graph: Graph
     method: str
-    strategy: str
     most: Any
     """Greatest cost that counts; vertices beyond are unreached."""
     traced: bool
@@ -250,11 +220,6 @@ class PathSearch:
                 found.append(held.device.download(costs))
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    @property
-    def takes_parts(self) -> bool:
-        """Whether a part can be read at a time: else arcs that enter a vertex are needed."""
-        return self.method != "bellman-ford" or self.strategy == "active"
-
     def in_parts(
         self, starts: npt.NDArray[np.int64], reader: PartReader
     ) -> tuple[dict[str, Any], Columns]:
@@ -267,7 +232,7 @@ class PathSearch:
             ]
         else:
             width = bucket_width(graph)
-            found = least_costs(reader, starts, dtype, self.method, width, self.most)
+            found = least_costs(reader, starts, dtype, width, self.most)
         costs = np.empty((starts.size, graph.vertex_count), dtype)
         before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
         for i, cost in enumerate(found):
@@ -320,8 +285,6 @@ class PathSearch:
         rows = graph.rows
         if self.method == "bellman-ford":
             self._bellman_ford(starts, cost, backend)
-        elif self.method == "dijkstra":
-            dijkstra(*rows, starts, self.most, self.most, cost)
         elif may_use_numba(backend):
             cost = graph_paths(rows, start, bucket_width(graph), self.most)
         else:
@@ -343,12 +306,11 @@ class PathSearch:
         spread = kernel("spread", backend)
         with memory_reported():
             held: Any = graph if may_use_numba(backend) else on_gpu(graph)
-            rows = held.rows if self.strategy == "active" else held.incoming
-        signed = graph.weight_range[0] < 0
+            rows = held.rows
         # A negative cycle is looked for after some rounds, since it would take all n. If there is
         # none, the search goes on from all that is reached.
-        rounds = min(ROUNDS, cost.size) if signed else cost.size
-        while not spread(rows, starts, cost, self.strategy, rounds):
+        rounds = min(ROUNDS, cost.size)
+        while not spread(rows, starts, cost, rounds):
             reached = cost != unreached(cost.dtype)
             refuse_negative_cycle(graph, reached, cost.dtype)
             starts = np.flatnonzero(reached)
@@ -406,11 +368,3 @@ def _check_range(graph: Graph, greatest: float) -> None:
             f"weight: paths of {n} vertices and weights up to {greatest:g} may pass {limit:g}, up "
             f"to which costs are exact in {dtype}; pass weights in a larger unit"
         )
-
-
-def _edge(graph: Graph, weight: float) -> str:
-    """Return a phrase for error messages that names an edge of this weight."""
-    rows = graph.rows
-    arc = int(np.flatnonzero(rows.weight == weight)[0])
-    ends = graph.ids[graph.position[[int(graph.tails[arc]), int(rows.indices[arc])]]]
-    return f"edge {graph.edge[arc]} ({ends[0]} to {ends[1]}) has weight {weight}"

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from orograph.engines.sweep_problems import Table
-from orograph.kernels.label.union_find import components
+from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.polygons.rings import (
     join_walks,
     match_runs,
@@ -183,5 +183,5 @@ def _join_regions(tables: Sequence[Table], before: Integers, labels: Array) -> I
     first, second = np.concatenate(pairs, axis=1)
     # Only runs of one label that overlap across a border belong to one region.
     same = labels[first] == labels[second]
-    found: Integers = components(labels.size, first[same], second[same])
+    found: Integers = rem_components(labels.size, first[same], second[same])
     return found

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orograph.kernels.graph.spread import spread
+from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.roads.cut import Pieces
 from orograph.kernels.roads.through import paths_through
 from orograph.road_links.tags import BACKWARD, FORWARD
@@ -106,7 +106,7 @@ def find_vertices(ends: PieceEnds, cost: Array, nodes: int) -> Vertices:
     distance = np.full(n, np.inf)
     distance[chosen] = 0.0
     # Shortest paths from each vertex along the pieces of its group, in both directions.
-    spread(_rows(_both_ways(arcs), n), chosen, distance, "active", n)
+    dijkstra(*_rows(_both_ways(arcs), n), chosen, np.inf, distance)
     cell, where = ends.cell[chosen], ends.where[chosen]
     # A piece from border to border meets no other in the cell: its vertex is its middle.
     lone = np.flatnonzero(port[ends.of_start] & port[ends.of_end])

@@ -103,7 +103,7 @@ def all_pairs(
         SciPy. With ``no_edge=np.inf``, zeros off the diagonal are edges of length 0.
     sources : ids, optional
         Return only the rows of these vertices, with one search from each of them
-        (`shortest_paths`); in memory or written to ``out``.
+        (`shortest_paths`), by the method that ``auto`` chooses; in memory or written to ``out``.
     negative_cycles : {"raise", "mask"}
         Refuse a graph with a cycle of negative length, or set the distance of a pair to -infinity
         (-2**60 for integers) if a walk from one vertex to the other can pass through such a cycle;

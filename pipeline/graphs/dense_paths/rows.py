@@ -12,8 +12,7 @@ from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
 from orograph.graphs.dense_paths.edge_matrix import open_edges
 from orograph.graphs.job import GraphJob, graph_job
-from orograph.graphs.shortest_paths import METHODS, STAGES, PathSearch, choose_method, limit_of
-from orograph.tiles.arguments import check_choice
+from orograph.graphs.shortest_paths import STAGES, PathSearch, choose_method, limit_of
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import VerticesLike, make_graph
@@ -35,7 +34,8 @@ class RowsOfPairs:
         """Return the job that searches from each source."""
         if self.negative_cycles != "raise":
             raise InputError("negative_cycles: 'mask' is for all rows; leave sources= away")
-        check_choice("method", self.method, METHODS)
+        if self.method != "auto":
+            raise InputError(f"method: {self.method!r} is for all rows; leave sources= away")
         if self.dtype == "float32":
             raise InputError("dtype: 'float32' is for all rows; use 'float64' with sources=")
         edges = open_edges(self.graph, self.dtype, self.no_edge).as_sparse().tocoo()
@@ -45,9 +45,9 @@ class RowsOfPairs:
         tail, head = edges.row.astype(np.int64), edges.col.astype(np.int64)
         graph = make_graph(tail, head, weight, ids, directed=True)
         starts = graph.vertices(sources, "sources")
-        method = choose_method(graph, self.method)
+        method = choose_method(graph)
         chosen = choose_backend(STAGES[method], (), spec)
-        search = PathSearch(graph, method, "active", limit_of(graph, np.inf), self.traced)
+        search = PathSearch(graph, method, limit_of(graph, np.inf), self.traced)
 
         def solve(backend: str) -> tuple[dict[str, Any], Columns]:
             attributes, columns = search.from_all(starts, backend)

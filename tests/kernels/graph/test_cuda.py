@@ -24,7 +24,7 @@ from orograph.kernels.graph import (
 )
 from orograph.kernels.graph.components import graph_components, number_components
 from orograph.kernels.graph.forest import spanning_forest
-from orograph.kernels.graph.spread import STRATEGIES, unreached
+from orograph.kernels.graph.spread import unreached
 from orograph.tiles.graph.graph import Graph, make_graph
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: install g++")
@@ -49,47 +49,28 @@ def cost_from(graph: Graph, start: int) -> Any:
     return cost
 
 
-SPREADS = {f"{kind}-{strategy}": (kind, strategy) for kind in KINDS for strategy in STRATEGIES}
-FLOATS = {name for name in SPREADS if name.startswith("float64")}
+SIGNED = {"integers": False, "floats": True}
 
 
-@pytest.mark.diagonal
-@pytest.mark.parametrize(("case", "emulator"), in_orders(SPREADS, FLOATS), indirect=["emulator"])
-def test_costs_have_the_bits_of_numba(case: tuple[str, str], emulator: Emulator) -> None:
-    kind, strategy = case
+def signed_graph(floats: bool, seed: int, n: int, m: int) -> Graph:
+    tail, head, weight = random_edges(seed, n, m, negative=True)
+    return make_graph(tail, head, weight / 4 if floats else weight, np.arange(n), directed=True)
+
+
+@pytest.mark.parametrize(
+    ("floats", "emulator"), in_orders(SIGNED, {"floats"}), indirect=["emulator"]
+)
+def test_negative_weights(floats: bool, emulator: Emulator) -> None:
     for seed, n, m in ((0, 60, 300), (2, 300, 700)):
-        graph = graph_of(kind, seed, n, m)
-        rows = graph.rows if strategy == "active" else graph.incoming
+        graph = signed_graph(floats, seed, n, m)
         start = np.array([3])
         found, expected = cost_from(graph, 3), cost_from(graph, 3)
-        assert spread.spread(rows, start, expected, strategy, n)
-        while not spread_cuda.spread(rows, start, found, strategy, n, device=emulator):
+        assert spread.spread(graph.rows, start, expected, n)
+        while not spread_cuda.spread(upload_rows(emulator, *graph.rows), start, found, n):
             pass
         np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
         assert (expected != unreached(expected.dtype)).sum() > n // 2
-
-
-@pytest.mark.diagonal
-@pytest.mark.parametrize("kind", ["int32", "float64"])
-def test_vertices_that_many_arcs_enter(kind: str, emulator: Emulator) -> None:
-    """One takes a block, one a warp, and the others some lanes each, or one."""
-    for dense in (False, True):
-        graph = graph_of(kind, 3, 300, 4000 if dense else 400)
-        ends = np.repeat([5, 9], [1500, 250]), np.random.default_rng(1).integers(0, 300, 1750)
-        tails = graph.tails.astype(np.int64), graph.rows.indices.astype(np.int64)
-        weight = np.append(graph.rows.weight, graph.rows.weight.max() + np.arange(1750) % 9)
-        graph = make_graph(
-            np.append(tails[0], ends[1]), np.append(tails[1], ends[0]), weight, np.arange(300),
-            directed=True,
-        )  # fmt: skip
-        costs = [cost_from(graph, 3) for _ in range(2)]
-        for where, cost in ((None, costs[0]), (emulator, costs[1])):
-            given = graph.incoming, np.array([3]), cost, "output", 300
-            found = (
-                spread.spread(*given) if where is None else spread_cuda.spread(*given, device=where)
-            )
-            assert found
-        np.testing.assert_array_equal(*(cost.view(np.int64) for cost in costs))
+        assert graph.rows.weight.min() < 0
 
 
 @pytest.fixture
@@ -165,25 +146,23 @@ def test_a_vertex_of_many_arcs_is_divided(emulator: Emulator) -> None:
     assert expected.max() == 7
 
 
-@pytest.mark.diagonal
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_rounds_are_limited(strategy: str, emulator: Emulator) -> None:
+def test_rounds_are_limited(emulator: Emulator) -> None:
     ring = np.arange(5)
     graph = make_graph(ring, np.roll(ring, -1), np.array([1, 1, 1, 1, -5]), ring, directed=True)
-    rows = graph.rows if strategy == "active" else graph.incoming
     cost = cost_from(graph, 0)
-    assert not spread_cuda.spread(rows, np.array([0]), cost, strategy, 20, device=emulator)
+    assert not spread_cuda.spread(upload_rows(emulator, *graph.rows), np.array([0]), cost, 20)
     assert cost.min() < 0
 
 
 @pytest.mark.parametrize("emulator", in_one_order(), indirect=True)
 def test_words_of_64_bits(emulator: Emulator) -> None:
-    graph = graph_of("int32", 4)
+    graph = signed_graph(False, 4, 60, 300)
     indptr, indices, weight = graph.rows
-    wide = indptr.astype(np.int64), indices.astype(np.int64), weight
     costs = [cost_from(graph, 3) for _ in range(2)]
-    for rows, cost in zip((wide, graph.rows), costs, strict=True):
-        assert spread_cuda.spread(rows, np.array([3]), cost, "active", 60, device=emulator)
+    words = [emulator.upload(part.astype(np.uint64)) for part in (indptr, indices)]
+    wide = DeviceRows(emulator, *words, emulator.upload(weight))
+    for rows, cost in zip((wide, upload_rows(emulator, *graph.rows)), costs, strict=True):
+        assert spread_cuda.spread(rows, np.array([3]), cost, 60)
     np.testing.assert_array_equal(*costs)
 
 
@@ -369,26 +348,22 @@ def test_forest_of_any_graph_in_any_order(
         st.tuples(st.integers(0, 11), st.integers(0, 11), st.integers(0, 4)), max_size=40
     ),
     start=st.integers(0, 11),
-    strategy=st.sampled_from(STRATEGIES),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_any_graph_in_any_order(
-    edges: list[tuple[int, int, int]], start: int, strategy: str, seed: int
-) -> None:
+def test_any_graph_in_any_order(edges: list[tuple[int, int, int]], start: int, seed: int) -> None:
     table = np.array(edges, np.int64).reshape(-1, 3).T
     graph = make_graph(*table, np.arange(12), directed=True)
-    rows = graph.rows if strategy == "active" else graph.incoming
     costs = [cost_from(graph, start) for _ in range(2)]
-    spread.spread(rows, np.array([start]), costs[0], strategy, 99)
+    spread.spread(graph.rows, np.array([start]), costs[0], 99)
     device = Emulator("random", seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_far_cuda, "THREADS", 32)
         patch.setattr(near_far_cuda, "ROOM", 1)
-        spread_cuda.spread(rows, np.array([start]), costs[1], strategy, 99, device=device)
+        held, starts = upload_rows(device, *graph.rows), np.array([start])
+        spread_cuda.spread(held, starts, costs[1], 99)
         np.testing.assert_array_equal(*costs)
         found = near_far_cuda.graph_paths(graph.rows, start, np.int64(2), 2**60, device=device)
         np.testing.assert_array_equal(found, costs[0])
-        held, starts = upload_rows(device, *graph.rows), np.array([start])
         found = near_far_cuda.search_many(held, starts, np.int64(2), 2**60)
         np.testing.assert_array_equal(found[0], costs[0])
 
@@ -398,13 +373,9 @@ def test_operations_take_the_backend() -> None:
     graph = graph_of("float64", 6, directed=False)
     for operation in (
         lambda b: og.shortest_paths(graph, [1, 2], predecessors=True, backend=b),
-        lambda b: og.shortest_paths(graph, 1, strategy="input", backend=b),
         lambda b: og.hop_distance(graph, 1, predecessors=True, backend=b),
         lambda b: og.connected_components(graph, backend=b),
-        lambda b: og.connected_components(graph, method="compress", backend=b),
         lambda b: og.minimum_spanning_forest(graph, backend=b),
     ):
         on_gpu, on_cpu = operation("cuda"), operation("numba")
         assert on_gpu.equals(on_cpu)
-    with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel"):
-        og.shortest_paths(graph, 1, method="dijkstra", backend="cuda")

@@ -17,15 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.label.tile import TileLabels, compile_kernels, find_components, label_tile
-from orograph.kernels.label.union_find import (
-    METHODS,
-    components,
-    compress_paths,
-    hook_parents,
-    hook_roots,
-    join_edges,
-    rem_components,
-)
+from orograph.kernels.label.union_find import rem_components
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -296,8 +288,6 @@ def read_graph(path: Path) -> tuple[int, np.ndarray, np.ndarray]:
     return int(max(a.max(), b.max())) + 1, a, b
 
 
-@pytest.mark.diagonal
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "name",
     [
@@ -310,12 +300,12 @@ def read_graph(path: Path) -> tuple[int, np.ndarray, np.ndarray]:
         "USPowerGrid.txt.xz",
     ],
 )
-def test_real_graphs(name: str, method: str, shared_data: Path) -> None:
+def test_real_graphs(name: str, shared_data: Path) -> None:
     n, a, b = read_graph(shared_data / "graphs" / name)
     assert a.size > 4000
     keep = np.random.default_rng(5).random(a.size) < 0.4  # so that there are many components
     for ends in ((a, b), (b[::-1], a[::-1]), (a[keep], b[keep])):
-        np.testing.assert_array_equal(components(n, *ends, method), expected_roots(n, *ends))
+        np.testing.assert_array_equal(rem_components(n, *ends), expected_roots(n, *ends))
 
 
 @st.composite
@@ -330,41 +320,20 @@ def graphs(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(graph=graphs(), method=st.sampled_from(METHODS))
-def test_any_graph(graph: tuple[int, np.ndarray, np.ndarray], method: str) -> None:
-    found = components(*graph, method)
+@given(graph=graphs())
+def test_any_graph(graph: tuple[int, np.ndarray, np.ndarray]) -> None:
+    found = rem_components(*graph)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, expected_roots(*graph))
 
 
-@settings(max_examples=200, deadline=None)
-@given(graph=graphs(), seed=st.integers(0, 2**32 - 1))
-def test_kernels_go_on_from_any_forest(
-    graph: tuple[int, np.ndarray, np.ndarray], seed: int
-) -> None:
-    # Threads find parents that others have changed; what they leave must be mended by a last pass.
-    n, a, b = graph
-    expected = expected_roots(n, a, b)
-    ends = a.astype(np.uint64), b.astype(np.uint64)
-    for join in (join_edges, hook_roots):
-        parent = np.arange(n, dtype=np.uint64)
-        order = np.random.default_rng(seed).permutation(a.size)
-        half = order[: a.size // 2]
-        hook_parents(parent, ends[0][half], ends[1][half])
-        join(parent, ends[0][order], ends[1][order])
-        assert (parent <= np.arange(n)).all()
-        compress_paths(parent)
-        np.testing.assert_array_equal(parent, expected)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_long_paths_and_stars(method: str) -> None:
+def test_long_paths_and_stars() -> None:
     n = 200_000
     path = np.arange(n - 1), np.arange(1, n)
     for a, b in (path, (path[0][::-1], path[1][::-1])):
-        assert not components(n, a, b, method).any()
+        assert not rem_components(n, a, b).any()
     hub = np.full(n - 1, n - 1)
-    assert not components(n, hub, path[0][::-1], method).any()
+    assert not rem_components(n, hub, path[0][::-1]).any()
 
 
 def test_no_vertices_and_no_edges() -> None:
@@ -374,20 +343,17 @@ def test_no_vertices_and_no_edges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "method", "error", "message"),
+    ("a", "b", "error", "message"),
     [
-        pytest.param([0], [1], "dfs", ValueError, "method: 'dfs'", id="unknown method"),
-        pytest.param([0, 1], [1], "rem", ValueError, "shapes", id="lists of two lengths"),
-        pytest.param([0.0], [1.0], "rem", TypeError, "float64", id="ends that are no integers"),
-        pytest.param([0, 1], [1, 3], "rem", ValueError, "edge 1 ends at 3", id="end too great"),
-        pytest.param([0, -1], [1, 2], "hook", ValueError, "edge 1 ends at -1", id="negative end"),
+        pytest.param([0, 1], [1], ValueError, "shapes", id="lists of two lengths"),
+        pytest.param([0.0], [1.0], TypeError, "float64", id="ends that are no integers"),
+        pytest.param([0, 1], [1, 3], ValueError, "edge 1 ends at 3", id="end too great"),
+        pytest.param([0, -1], [1, 2], ValueError, "edge 1 ends at -1", id="negative end"),
     ],
 )
-def test_refused_edges(
-    a: list[Any], b: list[Any], method: str, error: type[Exception], message: str
-) -> None:
+def test_refused_edges(a: list[Any], b: list[Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        components(3, np.array(a), np.array(b), method)
+        rem_components(3, np.array(a), np.array(b))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -224,8 +224,6 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("graph read", "--coordinates"): ("none.co", "", "a\0b", "words.txt"),
     ("graph read", "--parts"): (*WHOLE, "0"),
     ("graph paths", "--source"): ("x", "0", "4", "1.5", ""),
-    ("graph paths", "--method"): NONE,
-    ("graph paths", "--strategy"): NONE,
     ("graph paths", "--max-cost"): (*NUMBER, "-1", "nan"),
     ("graph pairs", "--source"): ("x", "0", "4", "1.5", ""),
     **{(f"graph {what}", "graph"): (*STORES, "words.txt") for what in GRAPH_COMMANDS},

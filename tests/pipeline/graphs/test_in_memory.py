@@ -20,13 +20,6 @@ import orograph as og
 from orograph.tiles.graph.graph import Graph, make_graph
 
 N = 60
-WAYS = {
-    "dijkstra": {"method": "dijkstra"},
-    "delta-stepping": {"method": "delta-stepping"},
-    "active": {"strategy": "active"},
-    "output": {"strategy": "output"},
-    "input": {"method": "bellman-ford", "strategy": "input"},
-}
 
 
 def graph_of(edges: Any, directed: bool = True, n: int = N) -> Graph:
@@ -51,26 +44,22 @@ def tree_is_right(graph: Graph, edges: Any, cost: Any, before: Any, source: int)
 
 
 # Cycles of length 0 of negative floats are rounded to less: they are refused, see below.
-KINDS = [
-    *((way, floats, False) for way in WAYS for floats in (False, True)),
-    *((way, False, True) for way in WAYS if way not in ("dijkstra", "delta-stepping")),
-]
-
-
-@pytest.mark.parametrize(("way", "floats", "negative"), KINDS)
-def test_shortest_paths(way: str, floats: bool, negative: bool) -> None:
+@pytest.mark.parametrize(
+    ("floats", "negative"),
+    [(False, False), (True, False), (False, True)],
+    ids=["integers", "floats", "negative"],
+)
+def test_shortest_paths(floats: bool, negative: bool) -> None:
     for seed in range(5):
         edges = random_edges(seed, floats=floats, negative=negative)
         graph = graph_of(edges)
-        found = og.shortest_paths(graph, [0, 7], predecessors=True, backend="numba", **WAYS[way])
+        found = og.shortest_paths(graph, [0, 7], predecessors=True, backend="numba")
+        assert found.attrs["method"] == ("bellman-ford" if negative else "delta-stepping")
         expected = csgraph.bellman_ford(least_matrix(N, *edges), indices=[0, 7])
         cost = found["cost"].values
         assert cost.dtype == (np.float64 if floats else np.int64)
         plain = as_floats(found["cost"])
         np.testing.assert_allclose(plain, expected, rtol=1e-14 if floats else 0)
-        other = og.shortest_paths(graph, [0, 7], predecessors=True, strategy="output")
-        np.testing.assert_array_equal(cost, other["cost"].values)
-        np.testing.assert_array_equal(found["predecessor"].values, other["predecessor"].values)
         for row, source in enumerate((0, 7)):
             tree_is_right(graph, edges, plain[row], found["predecessor"].values[row], source)
 
@@ -85,7 +74,7 @@ def test_shortest_paths(way: str, floats: bool, negative: bool) -> None:
     directed=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_any_graph_in_any_order_by_any_method(
+def test_any_graph_in_any_order(
     edges: list[tuple[int, int, int]], source: int, most: int, directed: bool, seed: int
 ) -> None:
     table = np.array(edges, np.int64).reshape(-1, 3).T
@@ -100,20 +89,18 @@ def test_any_graph_in_any_order_by_any_method(
     expected[expected > most] = np.inf
     trees = []
     for graph in graphs:
-        for way in WAYS.values():
-            found = og.shortest_paths(graph, source, max_cost=most, predecessors=True, **way)
-            np.testing.assert_array_equal(as_floats(found["cost"][0]), expected)
-            trees.append(found["predecessor"].values[0].tolist())
-    assert all(tree == trees[0] for tree in trees)
+        found = og.shortest_paths(graph, source, max_cost=most, predecessors=True)
+        np.testing.assert_array_equal(as_floats(found["cost"][0]), expected)
+        trees.append(found["predecessor"].values[0].tolist())
+    assert trees[0] == trees[1]
 
 
 def test_a_negative_cycle_is_named() -> None:
     ring = nx.DiGraph()
     ring.add_weighted_edges_from([("a", "b", 1), ("b", "c", -3), ("c", "b", 2), ("d", "a", 1)])
     graph = og.read_graph(ring)
-    for way in ("active", "output", "input"):
-        with pytest.raises(og.NegativeCycle, match="b -> c -> b has length -1"):
-            og.shortest_paths(graph, "a", strategy=way)
+    with pytest.raises(og.NegativeCycle, match="b -> c -> b has length -1"):
+        og.shortest_paths(graph, "a")
     ring.remove_edge("a", "b")  # no path leads to it
     assert og.shortest_paths(og.read_graph(ring), "d")["cost"].sel(vertex="a").item() == 1
 
@@ -128,7 +115,7 @@ def test_the_length_of_a_negative_cycle_is_that_of_its_shortest_edges() -> None:
         for u, v, w in zip(tail, head, weight, strict=True):
             least[u, v] = min(least.get((u, v), 9), w)
         try:
-            og.shortest_paths(graph_of((tail, head, weight), n=n), 0, method="bellman-ford")
+            og.shortest_paths(graph_of((tail, head, weight), n=n), 0)
         except og.NegativeCycle as found:
             steps = zip(found.cycle, [*found.cycle[1:], found.cycle[0]], strict=True)
             lengths.append((found.length, sum(least[step] for step in steps)))
@@ -162,11 +149,10 @@ def test_forest_components_and_hops(seed: int) -> None:
     _, first = np.unique(labels, return_index=True)
     rank = np.empty(first.size, int)
     rank[np.argsort(first)] = np.arange(1, first.size + 1)
-    for method in ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress"):
-        found = og.connected_components(graph, method=method, backend="numba")
-        np.testing.assert_array_equal(found["labels"].values, rank[labels])
-        assert found.attrs["component_count"] == trees
-        np.testing.assert_array_equal(found["component_size"].values, np.bincount(rank[labels])[1:])
+    found = og.connected_components(graph, backend="numba")
+    np.testing.assert_array_equal(found["labels"].values, rank[labels])
+    assert found.attrs["component_count"] == trees
+    np.testing.assert_array_equal(found["component_size"].values, np.bincount(rank[labels])[1:])
 
     hops = og.hop_distance(graph, [0, 9], predecessors=True, backend="numba")
     lengths = nx.multi_source_dijkstra_path_length(nx.Graph(known), [0, 9], weight=lambda *_: 1)
@@ -222,9 +208,8 @@ def test_new_york(shared_data: Path) -> None:
     start = int(graph.stored[0])
     expected = csgraph.dijkstra(matrix, indices=start)[graph.stored]
     hops = csgraph.dijkstra(matrix, indices=start, unweighted=True)[graph.stored]
-    for way in ({}, WAYS["dijkstra"], WAYS["active"]):
-        cost = og.shortest_paths(graph, 1, **way)["cost"].values[0]
-        np.testing.assert_array_equal(cost, expected)
+    cost = og.shortest_paths(graph, 1)["cost"].values[0]
+    np.testing.assert_array_equal(cost, expected)
     np.testing.assert_array_equal(og.hop_distance(graph, 1)["hops"].values, hops)
 
 
@@ -267,20 +252,10 @@ def test_refused() -> None:
         (lambda: og.shortest_paths(graph, 2**40), f"sources: {2**40} is none of the graph's 3 v"),
         (lambda: og.shortest_paths(graph, []), "sources: empty"),
         (lambda: og.shortest_paths(graph, 0, max_cost=-1), "max_cost: -1; it must be"),
-        (lambda: og.shortest_paths(graph, 0, method="bfs"), "method: 'bfs' is unknown"),
-        (
-            lambda: og.shortest_paths(graph, 0, method="dijkstra"),
-            r"takes no negative weights, and edge 1 \(1 to 2\) has weight -2; use 'bellman-ford'",
-        ),
-        (
-            lambda: og.shortest_paths(graph, 0, method="dijkstra", strategy="active"),
-            "strategy: 'active' is one of 'bellman-ford', not of 'dijkstra'",
-        ),
         (lambda: og.minimum_spanning_forest(graph), r"edge 0 \(0 to 1, weight 4\) or the one back"),
         (lambda: og.connected_components(graph), "read the graph with directed=False"),
         (lambda: og.connected_components(graph, tile=3), "tile: of no use for a graph"),
         (lambda: og.connected_components(graph, connectivity=4), "connectivity: of no use for a g"),
-        (lambda: og.connected_components(plain, method="rem"), "method: of no use for a raster"),
         (lambda: og.hop_distance(plain, [(0, 0)], predecessors=True), "predecessors: of no use"),
         (lambda: og.hop_distance(graph, 0, snap=True), "snap: of no use for a graph"),
         (lambda: og.st_connected(graph, [0, 1, 2], [1, 2]), "s, t: 3 and 2 vertices"),

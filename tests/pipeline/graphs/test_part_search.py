@@ -40,7 +40,6 @@ def graph_of(edges: Any, parts: int, directed: bool = True, n: int = N) -> Graph
     directed=st.booleans(),
     floats=st.booleans(),
     most=st.sampled_from([np.inf, 0, 7]),
-    method=st.sampled_from(["delta-stepping", "dijkstra", "bellman-ford"]),
     traced=st.booleans(),
 )
 def test_paths_in_any_number_of_parts(
@@ -50,11 +49,10 @@ def test_paths_in_any_number_of_parts(
     directed: bool,
     floats: bool,
     most: float,
-    method: str,
     traced: bool,
 ) -> None:
     edges = random_edges(seed, N, m, floats=floats)
-    how = {"max_cost": most, "method": method, "predecessors": traced, "backend": "numba"}
+    how = {"max_cost": most, "predecessors": traced, "backend": "numba"}
     whole, cut = (
         og.shortest_paths(graph_of(edges, k, directed), [3, 8, 3], **how) for k in (1, parts)
     )
@@ -145,21 +143,19 @@ def test_great_negative_weights_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize(
-    "how",
-    [
-        {"method": "delta-stepping"},
-        {"method": "dijkstra"},
-        {"method": "bellman-ford"},
-        {"method": "delta-stepping", "predecessors": True},
-    ],
-    ids=["delta-stepping", "dijkstra", "bellman-ford", "predecessors"],
+    ("negative", "traced"),
+    [(False, False), (True, False), (False, True)],
+    ids=["costs", "negative weights", "predecessors"],
 )
 def test_a_part_is_held_at_a_time(
-    how: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    negative: bool, traced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n, tail, head = grid_edges(24, 0)
-    edges = tail, head, np.random.default_rng(1).integers(0, 9, tail.size)
-    graph = write_graph(graph_of(edges, 9, False, n), tmp_path / "a.zarr")
+    n, *ends = grid_edges(24, 0)
+    tail, head = np.append(*ends), np.append(*ends[::-1])
+    weight = np.random.default_rng(1).integers(0, 9, tail.size)
+    height = np.arange(n) if negative else np.zeros(n, int)  # so no cycle is negative
+    edges = tail, head, weight + height[head] - height[tail]
+    graph = write_graph(graph_of(edges, 9, True, n), tmp_path / "a.zarr")
     monkeypatch.setattr(part_search, "memory_limit", lambda: 0)
     held: list[int] = []
     rows = part_search.PartReader.rows
@@ -170,11 +166,12 @@ def test_a_part_is_held_at_a_time(
         return found
 
     monkeypatch.setattr(part_search.PartReader, "rows", watched)
-    found = og.shortest_paths(graph, [3, 90], backend="numba", **how)
+    found = og.shortest_paths(graph, [3, 90], predecessors=traced, backend="numba")
     assert max(held) == 1
     assert len(held) >= 9
     assert not {"rows", "incoming", "tails"} & set(vars(graph))
-    assert found.identical(og.shortest_paths(graph_of(edges, 1, False, n), [3, 90], **how))
+    whole = graph_of(edges, 1, True, n)
+    assert found.identical(og.shortest_paths(whole, [3, 90], predecessors=traced))
 
 
 def test_parts_of_a_store_are_kept_while_there_is_room(tmp_path: Path) -> None:

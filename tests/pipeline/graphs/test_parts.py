@@ -138,12 +138,11 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     parts=st.integers(2, 60),
     floats=st.booleans(),
     most=st.sampled_from([np.inf, 0, 7]),
-    method=st.sampled_from(["delta-stepping", "dijkstra"]),
 )
 def test_shortest_paths_in_any_number_of_parts(
-    seed: int, m: int, parts: int, floats: bool, most: float, method: str
+    seed: int, m: int, parts: int, floats: bool, most: float
 ) -> None:
-    how = {"max_cost": most, "method": method, "backend": "numba"}
+    how = {"max_cost": most, "backend": "numba"}
     whole, cut = (
         og.shortest_paths(graph_of(k, seed, m, floats), [3, 8], **how) for k in (1, parts)
     )
@@ -165,17 +164,14 @@ def test_hops_in_any_number_of_parts(seed: int, m: int, parts: int, most: int | 
     assert cut.identical(whole)
 
 
-@pytest.mark.parametrize("method", ["auto", "dijkstra"])
-def test_shortest_paths_read_parts_alone(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shortest_paths_read_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = write_graph(graph_of(9), tmp_path / "a.zarr")
     spilled: list[Any] = []
     pack = PartPaths.pack
     monkeypatch.setattr(PartPaths, "memory", lambda problem: 0)
     monkeypatch.setattr(PartPaths, "pack", lambda *a: spilled.append(a) or pack(*a))
     out = tmp_path / "b.zarr"
-    found = og.shortest_paths(graph, 3, method=method, backend="numba", out=out).load()
+    found = og.shortest_paths(graph, 3, backend="numba", out=out).load()
     assert "rows" not in vars(graph)
     assert len(spilled) >= 9
     assert found.equals(og.shortest_paths(graph_of(1), 3))
@@ -300,8 +296,3 @@ def test_parts_of_few_arcs_are_joined(tmp_path: Path, monkeypatch: pytest.Monkey
             assert PLANNED[name].plan(cut).tiles == parts
     assert cut.joined() is cut
     assert cut.part_count == 7
-
-
-def test_hooks_are_for_one_part() -> None:
-    with pytest.raises(og.InputError, match="method: 'compress' is for a graph in one part"):
-        og.connected_components(graph_of(3), method="compress")

@@ -104,7 +104,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             r"has 559030461728 bytes \(520.6 GiB\).*pass out= .*sources=",
         ),
         (lambda: og.all_pairs(matrix, sources=N), f"sources: {N} is none of the graph's {N} vert"),
-        (lambda: og.all_pairs(matrix, sources=0, method="squaring"), "method: 'squaring' is unkn"),
+        (lambda: og.all_pairs(matrix, sources=0, method="squaring"), "'squaring' is for all rows"),
         (lambda: og.all_pairs(matrix, sources=0, dtype="float32"), "'float32' is for all rows"),
         (
             lambda: og.all_pairs(matrix, negative_cycles="skip"),

@@ -1,6 +1,6 @@
 // Connected components of a graph given as a list of edges: Rem's algorithm, and hook and compress.
 //
-// The CUDA counterpart of union_find.py, which describes the algorithms and cites their sources.
+// The CUDA counterpart of hook.py, which describes the algorithms and cites their sources.
 // One thread per edge in join_edges, hook_parents, lower_roots and hook_roots, one thread per vertex
 // in start_parents and compress_paths.
 //

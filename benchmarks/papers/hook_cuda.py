@@ -1,6 +1,8 @@
-"""Components of a graph given as a list of edges, on a GPU: the host's side of union_find.cu."""
+"""Components of a graph given as a list of edges, on a GPU: the host's side of hook.cu."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 
@@ -8,10 +10,10 @@ from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.label.union_find import Ends, Roots, check_ends
 
 THREADS = 256
-SOURCE = "label/union_find.cu"
+SOURCE = str(Path(__file__).with_name("hook.cu"))
 
 
-def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = "rem") -> Buffer:
+def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str) -> Buffer:
     """Return the smallest vertex of each vertex's component, (n,), for edges on the device.
 
     Parameters
@@ -52,19 +54,13 @@ def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = 
     return parent
 
 
-def components(
-    n: int, a: Ends, b: Ends, method: str = "rem", *, device: Device | None = None
-) -> Roots:
-    """Return the connected component of each vertex, named by its smallest vertex.
+def components(n: int, a: Ends, b: Ends, method: str, *, device: Device | None = None) -> Roots:
+    """Return the smallest vertex of each vertex's component, (n,) int64.
 
-    Parameters, errors and result are those of `orograph.kernels.label.union_find.components`;
-    ``device`` is the process's GPU by default.
-
-    References
-    ----------
-    Komura (2015), doi:10.1016/j.cpc.2015.04.015.
+    Parameters and result are those of `papers.hook.components`; ``device`` is the process's GPU by
+    default.
     """
-    first, second = check_ends(n, a, b, method)
+    first, second = check_ends(n, a, b)
     where = device or current_device()
     parent = join_components(where, n, where.upload(first), where.upload(second), method)
     return where.download(parent).astype(np.int64)

@@ -53,7 +53,6 @@ STAGES = {
     "spread": Stage("graph.spread", "graph.spread_cuda"),
     "graph_hops": Stage("graph.hops", "graph.near_far_cuda"),
     "graph_between": Stage("graph.hops", "graph.near_far_cuda"),
-    "graph_paths": Stage("graph.near_far", "graph.near_far_cuda"),
     "graph_components": Stage("graph.components", "graph.components_cuda"),
     # arcs may come in any order
     "graph_forest": Stage("graph.forest:spanning_forest", "graph.forest_cuda:spanning_forest"),

@@ -430,21 +430,3 @@ def graph_hops(
     """
     where = device or current_device()
     return where.download(hops_on_device(upload_rows(where, *rows[:2], None), starts, most))
-
-
-def graph_paths(
-    rows: tuple[Array, Array, Array],
-    start: int,
-    width: Any,
-    most: Any,
-    *,
-    device: Device | None = None,
-) -> Array:
-    """Return the least cost of each vertex from a start, (n,), of the dtype of `width`.
-
-    Parameters and result are those of `orograph.kernels.graph.near_far.graph_paths`.
-    """
-    where = device or current_device()
-    zero = np.zeros(1, width.dtype)
-    found = search(upload_rows(where, *rows), np.array([start]), zero, width, most)
-    return where.download(found)

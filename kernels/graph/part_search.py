@@ -1,21 +1,11 @@
-"""Searches in a graph that is read a part at a time, where all parts share the memory.
+"""Hops, costs by negative weights, and predecessors in a graph that is read a part at a time.
 
-The costs or hops of all vertices of the graph are held at once, the arcs of one part only. A visit
-brings a part to its fixpoint up to a bound. A vertex of another part that it lowers is *pending*:
-it waits to be relaxed when its own part is visited. Costs only fall, and the last ones are the
-least sums over all paths, whatever the order of the visits.
+Hops are levels of a breadth-first search. With negative weights vertices are relaxed in the order
+in which they were lowered (Bellman, Ford, Moore). Both visit parts as
+`orograph.kernels.graph.near_far` does, where the arrays are explained; a vertex of ``listed`` is
+FAR or nothing. Serial, no atomics.
 
-Arrays, beside those of `orograph.kernels.graph.near_far`:
-
-- ``indptr`` (own + 1,), ``indices``, ``weight``: the rows of the part; ``indptr`` counts from the
-  first arc of the graph, heads are vertices of the graph;
-- ``bounds`` (parts + 1,): the first vertex of each part, and their number;
-- ``pending`` (n,): from the first vertex of each part on, those of its vertices that wait;
-- ``count`` (parts,): how many these are;
-- ``key`` (parts,): the least cost of any of them, or more than any cost;
-- ``listed`` (n,) uint8: whether a vertex is among them; 0 at first.
-
-Serial, no atomics.
+Bellman (1958), doi:10.1090/qam/102435.
 """
 
 from __future__ import annotations
@@ -26,133 +16,8 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.graph.hops import HOPS_AHEAD
-from orograph.kernels.graph.near_far import AHEAD, COST_AHEAD, FAR, NEAR
+from orograph.kernels.graph.near_far import FAR, hand_over
 from orograph.kernels.prefetch import prefetch
-
-
-@compiled
-def hand_over(vertex, value, bounds, pending, count, key, listed):
-    """Let a vertex wait in its part."""
-    # The part whose first vertex is the last one not beyond this vertex.
-    part = np.searchsorted(bounds, np.int64(vertex), side="right") - 1
-    key[part] = min(key[part], value)
-    if listed[vertex] == 0:
-        listed[vertex] = FAR
-        pending[bounds[part] + count[part]] = vertex
-        count[part] += 1
-
-
-@compiled
-def paths_in_part(
-    part: Any,
-    indptr: Any,
-    indices: Any,
-    weight: Any,
-    bounds: Any,
-    width: Any,
-    upto: Any,
-    most: Any,
-    nothing: Any,
-    cost: Any,
-    pending: Any,
-    count: Any,
-    key: Any,
-    listed: Any,
-) -> Any:
-    """Lower costs by delta-stepping in a part, up to `upto`; return how many vertices it relaxed.
-
-    The second number is how many vertices were reached for the first time. As
-    `orograph.kernels.graph.near_far`, where the names are explained.
-    """
-    base, first = np.int64(indptr[0]), bounds[part]
-    own = np.uint64(bounds[part + 1] - first)
-    # The part's share of ``pending`` serves as the list far, in place.
-    far = pending[first : bounds[part + 1]]
-    waiting = count[part]
-    near = np.zeros(own + np.uint64(1 + AHEAD), np.uint32)  # from 0 in the part
-    least = nothing
-    for i in range(waiting):
-        least = min(least, cost[far[i]])
-    relaxed, fresh = 0, 0
-    below = least
-    while waiting and least <= upto:
-        bound = max(below, least) + width
-        begin, end = np.uint64(0), np.uint64(0)
-        rest = nothing
-        kept = 0
-        for i in range(waiting):
-            vertex = far[i]
-            known = cost[vertex]
-            if known < below:  # it has been relaxed since it was listed
-                listed[vertex] = 0
-            elif known < bound or known <= least:
-                listed[vertex] = NEAR
-                near[end] = vertex - first
-                end = end + np.uint64(1) if end < own else np.uint64(0)
-            else:
-                far[kept] = vertex
-                kept += 1
-                rest = min(rest, known)
-        waiting = kept
-        least = rest
-        if begin != end:
-            below = bound
-        while begin != end:
-            tail = np.uint64(near[begin])
-            row = np.uint64(indptr[np.uint64(near[begin + np.uint64(AHEAD)])] - base)
-            prefetch(indices, row)
-            prefetch(weight, row)
-            if indices.size:
-                soon = np.uint64(near[begin + np.uint64(COST_AHEAD)])
-                past: Any = max(np.int64(indptr[soon + np.uint64(1)]) - base, 1)
-                last = past - 1
-                row_of_soon: Any = min(np.int64(indptr[soon]) - base, last)
-                prefetch(cost, indices[np.uint64(row_of_soon)])
-                prefetch(cost, indices[np.uint64(last)])
-            begin = begin + np.uint64(1) if begin < own else np.uint64(0)
-            vertex = tail + np.uint64(first)
-            listed[vertex] &= FAR
-            relaxed += 1
-            known = cost[vertex]
-            for arc in range(
-                np.uint64(indptr[tail] - base), np.uint64(indptr[tail + np.uint64(1)] - base)
-            ):
-                head = indices[arc]
-                total = known + weight[arc]
-                if total <= most and total < cost[head]:
-                    fresh += cost[head] == nothing
-                    cost[head] = total
-                    # Without a sign: a head before the part becomes a number beyond it, so one
-                    # comparison will do.
-                    inside = np.uint64(head) - np.uint64(first)
-                    if inside >= own:
-                        hand_over(head, total, bounds, pending, count, key, listed)
-                        continue
-                    lists = listed[head]
-                    if total < bound:
-                        near[end] = inside
-                        end += np.uint64(1 - (lists & NEAR))
-                        end = end if end <= own else np.uint64(0)
-                        listed[head] = lists | NEAR
-                        prefetch(indptr, inside)
-                    else:
-                        # There is room: the vertices that this bucket began with have left the
-                        # list, and none of them comes back to it before the bucket ends.
-                        far[waiting] = head
-                        waiting += 1 - (lists >> 1)
-                        listed[head] = lists | FAR
-                        least = min(least, total)
-    kept = 0
-    for i in range(waiting):
-        # Those that were lowered below the last bound after they were listed have been relaxed.
-        if cost[far[i]] >= below:
-            far[kept] = far[i]
-            kept += 1
-        else:
-            listed[far[i]] = 0
-    count[part] = kept
-    key[part] = least if kept else nothing
-    return relaxed, fresh
 
 
 @compiled
@@ -324,26 +189,28 @@ def relax_in_part(
     that is why it ended; and the greatest integer if it met a cost below `floor`.
     """
     base, first = np.int64(indptr[0]), bounds[part]
-    own = bounds[part + 1] - first
+    # Unsigned indices: Numba looks whether others are negative.
+    zero, one = np.uint64(0), np.uint64(1)
+    own = np.uint64(bounds[part + 1] - first)
     far = pending[first : bounds[part + 1]]
     # `hand_over` keeps keys, which have no meaning where weights may be negative.
     unkeyed = np.zeros(count.size, np.int64)
-    ring = np.empty(own + 1, np.uint32)
-    begin, end = 0, count[part]
-    for i in range(end):
+    ring = np.empty(own + one, np.uint32)  # one place stays free
+    begin, end = zero, np.uint64(count[part])
+    for i in range(count[part]):
         ring[i] = far[i] - first
     lowered: Any = 0
     while begin != end and lowered < budget:
-        tail = np.int64(ring[begin])
-        vertex = tail + first
+        tail = np.uint64(ring[begin])
+        vertex = tail + np.uint64(first)
         known = cost[vertex]
         # No path without a cycle costs so little.
         if known < floor:
             lowered = np.iinfo(np.int64).max
             break
-        begin = begin + 1 if begin < own else 0
+        begin = begin + one if begin < own else zero
         listed[vertex] = 0
-        for arc in range(np.int64(indptr[tail]) - base, np.int64(indptr[tail + 1]) - base):
+        for arc in range(np.uint64(indptr[tail] - base), np.uint64(indptr[tail + one] - base)):
             head = indices[arc]
             total = known + weight[arc]
             if total < cost[head]:
@@ -351,19 +218,22 @@ def relax_in_part(
                 lowered += 1
                 if tail_of is not None:
                     tail_of[head] = vertex
-                inside = np.int64(head) - first
-                if not 0 <= inside < own:
+                # A head before the part becomes a number beyond it.
+                inside = np.uint64(head) - np.uint64(first)
+                if inside >= own:
                     hand_over(head, 0, bounds, pending, count, unkeyed, listed)
-                elif listed[head] == 0:
-                    listed[head] = FAR
-                    ring[end] = inside
-                    end = end + 1 if end < own else 0
+                    continue
+                # Written always; the ring grows unless the vertex is in it.
+                ring[end] = inside
+                end += np.uint64(1 - (listed[head] >> 1))
+                end = end if end <= own else zero
+                listed[head] = FAR
     waiting = 0
     # What has not been relaxed within the budget waits for the next visit.
     while begin != end:
         far[waiting] = ring[begin] + first
         waiting += 1
-        begin = begin + 1 if begin < own else 0
+        begin = begin + one if begin < own else zero
     count[part] = waiting
     return lowered
 

@@ -7,7 +7,7 @@
 // *push*: one thread per arc of an active vertex, whose place it finds among the prefix sums by
 // bisection.
 //
-// Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in spread.py; words have
+// Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in near_far.py; words have
 // WORD_BITS, 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2: int32, int64, float64.
 // Costs are *keys* of 64 bits: integers as they are, 2^60 for none; floats so that keys are in the
 // order of the numbers, which are never -0. Active vertices and prefix sums (n,) and (n + 1,);

@@ -1,9 +1,9 @@
-"""Searches in a graph in parts by this process, which reads a part at a time.
+"""Searches in a graph by this process, which reads a part at a time; a whole graph is one part.
 
 It holds the costs of all vertices of the graph, and the arcs of one part; of stored graphs it keeps
 the parts that fit into half of its memory. A visit brings a part to its fixpoint up to a
-bound (`orograph.kernels.graph.part_search`). The part with the least cost that waits is next, and
-the bound lies above the least cost that waits in any other.
+bound (`orograph.kernels.graph.near_far`, `part_search`). The part with the least cost that waits is
+next, and the bound lies above the least cost that waits in any other.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.graphs.unreached import NO_VERTEX
+from orograph.kernels.graph.near_far import Search, paths_in_part
 from orograph.kernels.graph.negative_cycle import cycle_among, least_weight, sum_of
 from orograph.kernels.graph.part_search import (
     hops_in_part,
-    paths_in_part,
     predecessors_in_part,
     relax_in_part,
 )
@@ -57,6 +57,8 @@ class PartReader:
         """Return the rows of a part; ``indptr`` counts from the first arc of the graph."""
         if self._cancelled.is_set():
             raise Cancelled("the run was cancelled")
+        if self.graph.part_count == 1:
+            return self.graph.rows
         if part in self._kept:
             self._kept.move_to_end(part)
             return self._kept[part]
@@ -77,41 +79,17 @@ class PartReader:
             self._room += sum(array.nbytes for array in dropped)
         return rows
 
+    def search(self, starts: Integers, nothing: Any, found: Array | None = None) -> Search:
+        """Return a new search, in which the starts cost 0 and the others ``nothing``."""
+        if found is None:
+            found = np.full(self.graph.vertex_count, nothing)
+        return Search(self.bounds, starts, found, nothing, self.graph.arrays["indices"].dtype)
+
     def heads(self) -> Iterator[tuple[int, tuple[Array, Array]]]:
         """Yield the first vertex, ``indptr`` and ``indices`` of each part."""
         for part, first in enumerate(self.graph.bounds[:-1]):
             indptr, indices, _ = self.rows(part)
             yield first, (indptr, indices)
-
-
-class Search:
-    """State of one search: the costs of the vertices, and the vertices that wait to be relaxed."""
-
-    def __init__(self, graph: Graph, starts: Integers, found: Array, nothing: Any) -> None:
-        n, parts = graph.vertex_count, graph.part_count
-        self.found, self.nothing = found, nothing
-        self.pending = np.empty(n, graph.arrays["indices"].dtype)
-        self.count = np.zeros(parts, np.int64)
-        self.key = np.full(parts, nothing)
-        self.listed = np.zeros(n, np.uint8)
-        starts = np.unique(starts)
-        found[starts] = 0
-        self.wait(np.array(graph.bounds), starts)
-        self.key[self.count > 0] = 0
-
-    def wait(self, bounds: Integers, vertices: Integers) -> None:
-        """Let vertices wait, ascending, where none does."""
-        # The mark FAR of the kernels: listed, and not yet sorted by cost.
-        self.listed[vertices] = 2
-        ends = np.searchsorted(vertices, bounds)
-        self.count[:] = np.diff(ends)
-        for first, begin, end in zip(bounds[:-1], ends[:-1], ends[1:], strict=True):
-            self.pending[first : first + end - begin] = vertices[begin:end]
-
-    @property
-    def board(self) -> tuple[Array, Array, Array, Array, Array]:
-        """The last arrays that kernels take."""
-        return self.found, self.pending, self.count, self.key, self.listed
 
 
 @dataclass
@@ -171,6 +149,8 @@ def run_searches(
             # The bound may lie beyond the integers: it is cut to 2**62, then to ``highest``, which
             # the dtype holds.
             bound = dtype.type(min(upto if dtype.kind == "f" else int(min(upto, 2**62)), highest))
+            if keys.size == 1:  # nothing comes back from elsewhere
+                bound = dtype.type(highest)
             before = reader.arcs_read
             rows = reader.rows(part)
             # The rows of a part are read once for all searches that have something to do there.
@@ -183,11 +163,8 @@ def least_costs(
     reader: PartReader, starts: Integers, dtype: np.dtype[Any], width: Any, most: Any
 ) -> list[Array]:
     """Return the least cost of each stored vertex from each of several; no weight is negative."""
-    graph, nothing = reader.graph, unreached(dtype)
-    searches = [
-        Search(graph, np.array([start]), np.full(graph.vertex_count, nothing), nothing)
-        for start in starts
-    ]
+    nothing = unreached(dtype)
+    searches = [reader.search(starts[i : i + 1], nothing) for i in range(starts.size)]
 
     def visit(part: int, rows: Rows, upto: Any, search: Search) -> tuple[int, int]:
         found: tuple[int, int] = paths_in_part(
@@ -210,7 +187,7 @@ def hop_levels(
     """
     n = reader.graph.vertex_count
     nothing: Any = np.uint32(2**32 - 1) if n < 2**31 else np.uint64(2**64 - 1)
-    search = Search(reader.graph, starts, np.full(n, nothing), nothing)
+    search = reader.search(starts, nothing)
 
     def visit(part: int, rows: Rows, upto: Any, search: Search) -> tuple[int, int]:
         weight = None if cost is None else rows.weight
@@ -251,9 +228,9 @@ def signed_costs(
 
     ``refuse`` is called with a cycle of negative length that can be reached, and its length.
     """
-    n, nothing = reader.graph.vertex_count, unreached(dtype)
-    search = Search(reader.graph, np.array([start]), np.full(n, nothing), nothing)
-    budget = LOWERED * n
+    nothing = unreached(dtype)
+    search = reader.search(np.array([start]), nothing)
+    budget = LOWERED * reader.graph.vertex_count
     while not _relax(reader, search, budget, None):
         found = _negative_cycle(reader, search.found != nothing, dtype)
         if found is not None:
@@ -296,10 +273,8 @@ def _negative_cycle(
     n = looked_at.size
     lowest = -np.inf if dtype.kind == "f" else -(2**62)
     cost = np.where(looked_at, 0, lowest).astype(dtype)  # none lowers those not looked at
-    among = np.flatnonzero(looked_at)
-    search = Search(reader.graph, among[:0], cost, unreached(dtype))
     # All vertices begin at 0 and wait, so a cycle is found wherever it lies.
-    search.wait(reader.bounds, among)
+    search = reader.search(np.flatnonzero(looked_at), unreached(dtype), cost)
     tail_of = np.full(n, -1, np.int64)
     while True:
         converged = _relax(reader, search, n, tail_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -28,14 +29,13 @@ from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
-from orograph.kernels.graph.near_far import graph_paths
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import order_costs, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_flag, check_number
-from orograph.tiles.arrays import Array
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.system import cores
@@ -130,9 +130,9 @@ def shortest_paths(
     method = choose_method(graph)
     # Of this method alone "auto" weighs whether the graph is large enough for a GPU.
     if method == "delta-stepping":
-        chosen = choose_for_graph("graph_paths", graph, spec)
+        chosen = choose_for_graph("open_part", graph, spec)
     else:
-        chosen = choose_backend(STAGES[method], (), spec)
+        chosen = choose_backend("open_part", (), spec)
     search = PathSearch(graph, method, limit_of(graph, max_cost), predecessors)
     parameters = {
         "sources": starts.tolist(),
@@ -141,10 +141,7 @@ def shortest_paths(
     }
 
     def solve(backend: str, cancelled: Event) -> tuple[dict[str, Any], Columns]:
-        # A GPU takes the graph as a whole.
-        if graph.part_count > 1 and may_use_numba(backend):
-            return search.in_parts(starts, PartReader(graph, cancelled))
-        return search.from_all(starts, backend)
+        return search.solve(starts, backend, PartReader(graph, cancelled))
 
     if method == "delta-stepping" and not predecessors and in_parts(graph, spec, chosen):
         problem = PartPaths(
@@ -155,9 +152,6 @@ def shortest_paths(
         rows: tuple[Any, ...] = (PartRows(graph),)
         return parts_job(graph, parameters, spec, problem, rows)
     return search_job(graph, "shortest-paths", parameters, chosen, spec, solve)
-
-
-STAGES = {"delta-stepping": "graph_paths", "bellman-ford": "spread"}
 
 
 def choose_method(graph: Graph) -> str:
@@ -183,29 +177,89 @@ class PathSearch:
     """Greatest cost that counts; vertices beyond are unreached."""
     traced: bool
 
-    def from_all(
-        self, starts: npt.NDArray[np.int64], backend: str
+    def solve(
+        self, starts: Integers, backend: str, reader: PartReader
     ) -> tuple[dict[str, Any], Columns]:
-        """Search from each of several sources in threads; return attributes and columns."""
-        graph = self.graph
+        """Search from each of several sources; return attributes and columns.
+
+        A GPU takes the graph as a whole. Else all sources share the reads of parts; each has a
+        thread of its own if there is one part.
+        """
+        graph, gpu = self.graph, not may_use_numba(backend)
         before = np.empty((starts.size, graph.vertex_count) if self.traced else (0, 0), np.int64)
-        if self.method == "delta-stepping" and not (self.traced or may_use_numba(backend)):
+        if gpu and self.method == "delta-stepping" and not self.traced:
             return self._columns(starts, self._on_gpu(starts), before)
         costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
+        whole = gpu or graph.part_count == 1
 
-        def one(i: int) -> None:
-            cost, tree = self.from_vertex(int(starts[i]), backend)
+        def finish(i: int, cost: Array) -> None:
+            tree = None
+            if self.traced:
+                # From the costs alone, so the same whatever found them.
+                tree = self._tree_of(cost, starts[i : i + 1], reader, whole)
+            self._cut(cost, tree)
             self._order(cost, costs[i])
             if tree is not None:
                 # All indices are valid. With "clip" NumPy writes to ``out`` without a buffer.
                 np.take(tree, graph.stored, out=before[i], mode="clip")
 
-        if starts.size == 1:
+        def one(i: int) -> None:
+            finish(i, self._cost(starts[i : i + 1], backend, reader))
+
+        if not whole:
+            for i, cost in enumerate(self._costs_by_parts(starts, reader)):
+                finish(i, cost)
+        elif starts.size == 1:
             one(0)
         else:
             with ThreadPoolExecutor(min(cores(), starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
         return self._columns(starts, costs, before)
+
+    def _costs_by_parts(self, starts: Integers, reader: PartReader) -> list[Array]:
+        """Return the cost of each stored vertex from each source, with a part at a time."""
+        dtype = cost_dtype(self.graph)
+        if self.method == "bellman-ford":
+            refuse = partial(refuse_cycle, self.graph)
+            return [signed_costs(reader, start, dtype, refuse) for start in starts.tolist()]
+        return least_costs(reader, starts, dtype, bucket_width(self.graph), self.most)
+
+    def _cost(self, starts: Integers, backend: str, reader: PartReader) -> Array:
+        """Return the cost of each stored vertex from one source, with all arcs."""
+        graph, numba = self.graph, may_use_numba(backend)
+        if self.method == "delta-stepping" and numba:
+            return self._costs_by_parts(starts, reader)[0]
+        with memory_reported():
+            held: Any = graph if numba else on_gpu(graph)
+            if self.method == "delta-stepping":
+                found = held.paths(int(starts[0]), bucket_width(graph), self.most)
+                cost: Array = held.device.download(found)
+                return cost
+            nothing = unreached(cost_dtype(graph))
+            cost = np.full(graph.vertex_count, nothing)
+            cost[starts] = 0
+            # A negative cycle is looked for after some rounds, since it would take all n. If there
+            # is none, the search goes on from all that is reached.
+            rounds = min(ROUNDS, cost.size)
+            while not kernel("spread", backend)(held.rows, starts, cost, rounds):
+                reached = cost != nothing
+                cycle = negative_cycle(graph.rows, reached, cost.dtype)
+                if cycle is not None:
+                    refuse_cycle(graph, *cycle)
+                starts, rounds = np.flatnonzero(reached), cost.size
+        return cost
+
+    def _tree_of(self, cost: Array, starts: Integers, reader: PartReader, whole: bool) -> Integers:
+        """Return the place in the source of each stored vertex's predecessor."""
+        graph = self.graph
+        if not whole:
+            # Hops along tight arcs, then of the tails one hop nearer the first in the source.
+            levels = hop_levels(reader, starts, cost.size, cost)
+            return predecessors_from_hops(reader, *levels, cost)
+        before = np.full(cost.size, NO_VERTEX, np.int64)
+        start = graph.rows.indices.dtype.type(starts[0])
+        tight_tree(*graph.rows, graph.position, start, unreached(cost.dtype), cost, before)
+        return before
 
     def _on_gpu(self, starts: npt.NDArray[np.int64]) -> Array:
         """Return the cost from each of several sources to each vertex, searched on a GPU."""
@@ -219,34 +273,6 @@ class PathSearch:
                     costs[costs == unreached(width.dtype)] = fill
                 found.append(held.device.download(costs))
         return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def in_parts(
-        self, starts: npt.NDArray[np.int64], reader: PartReader
-    ) -> tuple[dict[str, Any], Columns]:
-        """Do as `from_all` with the arcs of a part at a time."""
-        graph, dtype = self.graph, cost_dtype(self.graph)
-        if self.method == "bellman-ford":
-            found = [
-                signed_costs(reader, start, dtype, lambda *cycle: refuse_cycle(graph, *cycle))
-                for start in starts.tolist()
-            ]
-        else:
-            width = bucket_width(graph)
-            found = least_costs(reader, starts, dtype, width, self.most)
-        costs = np.empty((starts.size, graph.vertex_count), dtype)
-        before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
-        for i, cost in enumerate(found):
-            tree = None
-            if self.traced:
-                # Predecessors follow from the costs: hops along tight arcs, then of the tails one
-                # hop nearer the first in the source.
-                levels = hop_levels(reader, starts[i : i + 1], cost.size, cost)
-                tree = predecessors_from_hops(reader, *levels, cost)
-            self._cut(cost, tree)
-            self._order(cost, costs[i])
-            if tree is not None:
-                np.take(tree, graph.stored, out=before[i], mode="clip")
-        return self._columns(starts, costs, before)
 
     def _columns(
         self, starts: npt.NDArray[np.int64], costs: Array, before: Array
@@ -274,56 +300,6 @@ class PathSearch:
             cost[far] = unreached(cost.dtype)
             if before is not None:
                 before[far] = NO_VERTEX
-
-    def from_vertex(self, start: int, backend: str) -> tuple[Array, Array | None]:
-        """Return the cost and predecessor of every vertex, from one source."""
-        graph = self.graph
-        cost = np.full(graph.vertex_count, unreached(cost_dtype(graph)))
-        cost[start] = 0
-        starts = np.array([start])
-        nothing = unreached(cost.dtype)
-        rows = graph.rows
-        if self.method == "bellman-ford":
-            self._bellman_ford(starts, cost, backend)
-        elif may_use_numba(backend):
-            cost = graph_paths(rows, start, bucket_width(graph), self.most)
-        else:
-            with memory_reported():
-                held = on_gpu(graph)
-                cost = held.device.download(held.paths(start, bucket_width(graph), self.most))
-        before = None
-        if self.traced:
-            # From the costs alone, so the same whichever method found them.
-            before = np.full(cost.size, NO_VERTEX, np.int64)
-            first = rows.indices.dtype.type(start)
-            tight_tree(*rows, graph.position, first, nothing, cost, before)
-        self._cut(cost, before)
-        return cost, before
-
-    def _bellman_ford(self, starts: Array, cost: Array, backend: str) -> None:
-        """Run Bellman-Ford in place; raise `NegativeCycle` if it does not converge."""
-        graph = self.graph
-        spread = kernel("spread", backend)
-        with memory_reported():
-            held: Any = graph if may_use_numba(backend) else on_gpu(graph)
-            rows = held.rows
-        # A negative cycle is looked for after some rounds, since it would take all n. If there is
-        # none, the search goes on from all that is reached.
-        rounds = min(ROUNDS, cost.size)
-        while not spread(rows, starts, cost, rounds):
-            reached = cost != unreached(cost.dtype)
-            refuse_negative_cycle(graph, reached, cost.dtype)
-            starts = np.flatnonzero(reached)
-            rounds = cost.size
-
-
-def refuse_negative_cycle(
-    graph: Graph, looked_at: npt.NDArray[np.bool_], dtype: np.dtype[Any]
-) -> None:
-    """Raise `NegativeCycle` if a negative cycle goes through the marked vertices."""
-    found = negative_cycle(graph.rows, looked_at, dtype)
-    if found is not None:
-        refuse_cycle(graph, *found)
 
 
 def refuse_cycle(graph: Graph, cycle: list[int], length: float) -> None:

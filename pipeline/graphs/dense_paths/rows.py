@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
 from orograph.graphs.dense_paths.edge_matrix import open_edges
 from orograph.graphs.job import GraphJob, graph_job
-from orograph.graphs.shortest_paths import STAGES, PathSearch, choose_method, limit_of
+from orograph.graphs.part_search import PartReader
+from orograph.graphs.shortest_paths import PathSearch, choose_method, limit_of
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import VerticesLike, make_graph
@@ -46,11 +48,11 @@ class RowsOfPairs:
         graph = make_graph(tail, head, weight, ids, directed=True)
         starts = graph.vertices(sources, "sources")
         method = choose_method(graph)
-        chosen = choose_backend(STAGES[method], (), spec)
+        chosen = choose_backend("open_part", (), spec)
         search = PathSearch(graph, method, limit_of(graph, np.inf), self.traced)
 
         def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-            attributes, columns = search.from_all(starts, backend)
+            attributes, columns = search.solve(starts, backend, PartReader(graph, Event()))
             _, ids = columns.pop("vertex")
             # The names that `all_pairs` has for the columns of `shortest_paths`.
             columns = {name: (_target(dims), values) for name, (dims, values) in columns.items()}

@@ -27,14 +27,13 @@ class Least(NamedTuple):
 
 
 LEAST = {
-    "graph_paths": Least(2**18, 2**17),
+    "open_part": Least(2**18, 2**17),
     "graph_hops": Least(2**19, 2**19),
     "graph_components": Least(2**20, 2**19),
     "graph_forest": Least(2**16, 2**15),
 }
 """Least sizes for a GPU by stage, measured on an H100 against one core; see docs/performance.md."""
 OF_PARTS = {
-    "graph_paths": "open_part",
     "graph_hops": "open_part",
     "graph_components": "part_components",
     "graph_forest": "part_forest",
@@ -52,7 +51,7 @@ def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:
     a time, it takes the GPUs if parts are large enough.
     """
     on_workers = graph.part_count > 1 and where_to_work((), spec) is not None
-    chosen = choose_backend(OF_PARTS[stage] if on_workers else stage, (), spec)
+    chosen = choose_backend(OF_PARTS.get(stage, stage) if on_workers else stage, (), spec)
     # A backend that was asked for is taken as it is.
     if (spec.backend or setting("backend")) != "auto" or may_use_numba(chosen):
         return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from oracle_graph import random_edges
 
 import orograph as og
+from orograph.graphs.part_search import PartReader, signed_costs
 from orograph.kernels.device_rows import DeviceRows, upload_rows
 from orograph.kernels.graph import (
     components_cuda,
@@ -19,7 +21,6 @@ from orograph.kernels.graph import (
     hops,
     near_far,
     near_far_cuda,
-    spread,
     spread_cuda,
 )
 from orograph.kernels.graph.components import graph_components, number_components
@@ -49,6 +50,25 @@ def cost_from(graph: Graph, start: int) -> Any:
     return cost
 
 
+def paths_of_numba(rows: Any, start: int, width: Any, most: Any) -> Any:
+    nothing = np.empty(0, np.int64)
+    part = near_far.HostPart(
+        rows, rows.indptr.size - 1, [np.array([start])], width.dtype, width, width.dtype.type(most)
+    )
+    part.go_on(0, nothing, nothing.astype(width.dtype), width.dtype.type(most))
+    return part.cost[0]
+
+
+def paths_of_cuda(device: Emulator, rows: Any, start: int, width: Any, most: Any) -> Any:
+    held, zero = upload_rows(device, *rows), np.zeros(1, width.dtype)
+    return device.download(near_far_cuda.search(held, np.array([start]), zero, width, most))
+
+
+def signed_costs_of(graph: Graph, start: int) -> Any:
+    dtype = cost_from(graph, start).dtype
+    return signed_costs(PartReader(graph, Event()), start, dtype, lambda *cycle: None)
+
+
 SIGNED = {"integers": False, "floats": True}
 
 
@@ -64,8 +84,7 @@ def test_negative_weights(floats: bool, emulator: Emulator) -> None:
     for seed, n, m in ((0, 60, 300), (2, 300, 700)):
         graph = signed_graph(floats, seed, n, m)
         start = np.array([3])
-        found, expected = cost_from(graph, 3), cost_from(graph, 3)
-        assert spread.spread(graph.rows, start, expected, n)
+        found, expected = cost_from(graph, 3), signed_costs_of(graph, 3)
         while not spread_cuda.spread(upload_rows(emulator, *graph.rows), start, found, n):
             pass
         np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
@@ -99,12 +118,12 @@ def test_costs_from_one_vertex(
         graph = graph_of(kind, seed, n, m, directed=seed != 1)
         dtype = cost_from(graph, 0).dtype
         none = unreached(dtype)
-        everywhere = near_far.graph_paths(graph.rows, 3, dtype.type(graph.mean_weight), none)
+        everywhere = paths_of_numba(graph.rows, 3, dtype.type(graph.mean_weight), none)
         middle = np.median(everywhere[everywhere != none])
         for width, most in ((graph.mean_weight / 2, none), (9 * graph.mean_weight, middle)):
             arguments = graph.rows, 3, dtype.type(width), dtype.type(most)
-            found = near_far_cuda.graph_paths(*arguments, device=emulator)
-            expected = near_far.graph_paths(*arguments)
+            found = paths_of_cuda(emulator, *arguments)
+            expected = paths_of_numba(*arguments)
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
             assert (expected != none).any()
@@ -120,12 +139,12 @@ def test_costs_from_many_vertices(kind: str, emulator: Emulator) -> None:
         dtype = cost_from(graph, 0).dtype
         none, starts = unreached(dtype), np.array([3, 5, 3, 8])
         held = upload_rows(emulator, *graph.rows)
-        everywhere = near_far.graph_paths(graph.rows, 3, dtype.type(graph.mean_weight), none)
+        everywhere = paths_of_numba(graph.rows, 3, dtype.type(graph.mean_weight), none)
         middle = np.median(everywhere[everywhere != none])
         for width, most in ((graph.mean_weight / 2, none), (9 * graph.mean_weight, middle)):
             arguments = dtype.type(width), dtype.type(most)
             found = emulator.download(near_far_cuda.search_many(held, starts, *arguments))
-            expected = [near_far.graph_paths(graph.rows, start, *arguments) for start in starts]
+            expected = [paths_of_numba(graph.rows, start, *arguments) for start in starts]
             assert found.dtype == dtype
             np.testing.assert_array_equal(found.view(np.int64), np.stack(expected).view(np.int64))
 
@@ -140,8 +159,8 @@ def test_a_vertex_of_many_arcs_is_divided(emulator: Emulator) -> None:
     weight = np.append(np.full(n - 1, 7), np.full(n - 2, 2))
     graph = make_graph(tail, head, weight, np.arange(n), directed=True)
     start = int(graph.stored[0])
-    found = near_far_cuda.graph_paths(graph.rows, start, np.int64(3), 2**60, device=emulator)
-    expected = near_far.graph_paths(graph.rows, start, np.int64(3), 2**60)
+    found = paths_of_cuda(emulator, graph.rows, start, np.int64(3), 2**60)
+    expected = paths_of_numba(graph.rows, start, np.int64(3), 2**60)
     np.testing.assert_array_equal(found, expected)
     assert expected.max() == 7
 
@@ -353,8 +372,7 @@ def test_forest_of_any_graph_in_any_order(
 def test_any_graph_in_any_order(edges: list[tuple[int, int, int]], start: int, seed: int) -> None:
     table = np.array(edges, np.int64).reshape(-1, 3).T
     graph = make_graph(*table, np.arange(12), directed=True)
-    costs = [cost_from(graph, start) for _ in range(2)]
-    spread.spread(graph.rows, np.array([start]), costs[0], 99)
+    costs = [signed_costs_of(graph, start), cost_from(graph, start)]
     device = Emulator("random", seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_far_cuda, "THREADS", 32)
@@ -362,7 +380,7 @@ def test_any_graph_in_any_order(edges: list[tuple[int, int, int]], start: int, s
         held, starts = upload_rows(device, *graph.rows), np.array([start])
         spread_cuda.spread(held, starts, costs[1], 99)
         np.testing.assert_array_equal(*costs)
-        found = near_far_cuda.graph_paths(graph.rows, start, np.int64(2), 2**60, device=device)
+        found = paths_of_cuda(device, graph.rows, start, np.int64(2), 2**60)
         np.testing.assert_array_equal(found, costs[0])
         found = near_far_cuda.search_many(held, starts, np.int64(2), 2**60)
         np.testing.assert_array_equal(found[0], costs[0])

@@ -149,7 +149,7 @@ def test_a_graph_stays_while_it_exists() -> None:
 
 
 def test_auto_takes_what_is_faster(small: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, stage = graph_of(False), "graph_paths"
+    graph, stage = graph_of(False), "open_part"
     arcs = graph.arc_count
 
     def chosen(backend: str | None = None, **options: Any) -> str:

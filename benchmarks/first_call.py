@@ -29,8 +29,8 @@ CALLS = {
     "walking time": "og.walking_time(cells, [(5, 5)])",
     "hop_distance": "og.hop_distance(cells, [(5, 5)])",
     "fill_depressions": "og.fill_depressions(cells)",
-    "st_connected": "og.st_connected(cells, (5, 5), (250, 250))",
-    "st_connected, pairs": "og.st_connected(cells, [(5, 5)] * 8, [(250, 250)] * 8)",
+    "is_connected": "og.is_connected(cells, (5, 5), (250, 250))",
+    "is_connected, pairs": "og.is_connected(cells, [(5, 5)] * 8, [(250, 250)] * 8)",
 }
 CODE = """
 import json, time

@@ -29,7 +29,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def cases(heights: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Return the calls to measure, by name: one of orograph and one of pyflwdir."""
-    codes = og.flow_direction(heights, encoding="esri")["direction"]
+    codes = og.flow_direction(heights, codes="esri")["direction"]
     weights = np.random.default_rng(1).random(heights.shape)
 
     def network() -> Any:

@@ -31,7 +31,7 @@ BITS: tuple[dict[str, Any], ...] = (
     {"dtype": "float32"},
     {"dtype": "float64", "connectivity": 16},
     {"dtype": "int64", "connectivity": 4, "max_cost": 5000},
-    {"dtype": "float32", "model": "tobler", "direction": "to"},
+    {"dtype": "float32", "model": "tobler", "travel": "to"},
 )
 
 

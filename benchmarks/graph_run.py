@@ -162,7 +162,7 @@ def main() -> None:
     )
     compare(
         "20 pairs, peer: 20 searches",
-        lambda: og.st_connected(graph, s, t),
+        lambda: og.is_connected(graph, s, t),
         lambda: [csgraph.breadth_first_order(matrix, start) for start in pairs[:, 0]],
         repeat,
         record,

@@ -80,7 +80,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         "pass": lambda: og.pass_elevation(dem, points),
         "peaks": lambda: og.peaks(dem, **new),
         "depressions": lambda: og.depressions(dem, **new),
-        "connected": lambda: og.st_connected(dem, *points),
+        "connected": lambda: og.is_connected(dem, *points),
         "path": lambda: og.least_cost_path(cost, points[:1]),
         "graph": lambda: og.shortest_paths(graph, [0]),
         "all pairs": lambda: og.all_pairs(random.random((40, 40))),

@@ -37,8 +37,8 @@ from .plotting.explore import explore as explore
 from .plotting.plot import plot as plot
 from .polygons.isochrones import isochrones as isochrones
 from .polygons.polygonize import polygonize as polygonize
-from .reachability.st_connected import Reach as Reach
-from .reachability.st_connected import st_connected as st_connected
+from .reachability.is_connected import Reach as Reach
+from .reachability.is_connected import is_connected as is_connected
 from .results.files import to_file as to_file
 from .results.paths import LeastCostPath as LeastCostPath
 from .results.paths import LeastCostPaths as LeastCostPaths

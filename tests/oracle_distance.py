@@ -106,7 +106,7 @@ def list_steps(
     connectivity: int = 8,
     lengths: Callable[[int, int, np.ndarray], np.ndarray] | None = None,
     coefficients: Mapping[str, float] | None = None,
-    direction: str = "from",
+    travel: str = "from",
     dtype: str = "float64",
 ) -> list[Steps]:
     """Every step between passable cells, in the direction that leads away from the sources.
@@ -136,7 +136,7 @@ def list_steps(
             mean = (f[tail] + f[head]) / 2
             if middle:
                 mean = (f[tail] + f[head] + f[middle[0]] + f[middle[1]]) / 4
-        start, end = (tail, head) if direction == "from" else (head, tail)
+        start, end = (tail, head) if travel == "from" else (head, tail)
         rise = None if z is None else z[end] - z[start]
         weight = price(cost, mean, rise, length, coefficients or {})
         assert weight.dtype == real

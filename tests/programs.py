@@ -21,7 +21,7 @@ IMPORTED = (
     *("orograph.graphs.dense_paths.all_pairs", "orograph.distance.cost_distance"),
     *("orograph.engines.frontier.driver", "orograph.graphs.shortest_paths"),
     *("orograph.index.build", "orograph.operations.plan", "orograph.plotting.plot"),
-    *("orograph.reachability.st_connected", "orograph.terrain.depressions"),
+    *("orograph.reachability.is_connected", "orograph.terrain.depressions"),
 )
 
 

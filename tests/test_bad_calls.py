@@ -102,7 +102,7 @@ SOURCE_COST = bad.kind(
 SOURCES = {
     "sources": bad.POINTS_OR_RASTER,
     "outside": bad.choice("ignore", "refuse"),
-    "target_values": bad.kind(
+    "source_values": bad.kind(
         *(1, 1.5, True, bad.NAN, "1", "", [], [bad.NAN], [bad.INF], ["1"], [None], [True], [1j]),
         *([[1]], [10**400], {1: 2}, (value for value in "12")),
         optional=True,
@@ -287,7 +287,7 @@ EVERYWHERE["window"] = bad.kind(*_WINDOW, optional=True, shows=False)
 
 LAYER = [Point(0, 0)]
 EDGES = xr.Dataset({"edges": (("y", "x"), np.zeros((3, 4), np.uint8))})
-STREAMS = og.streams(DIRECTION, GRID, 3, encoding="taudem")
+STREAMS = og.streams(DIRECTION, GRID, 3, codes="taudem")
 LABELS = xr.Dataset(
     {
         "labels": (("y", "x"), np.ones((3, 4), np.int64)),
@@ -311,7 +311,7 @@ DISTANCE = {
     **COST_MODEL,
     **SOURCES,
     "links": _LINKS,
-    "direction": bad.choice("away"),
+    "travel": bad.choice("away"),
     "max_cost": bad.number(-1, bad.NAN),
     "source_cost": SOURCE_COST,
     "initial_cost": bad.number(
@@ -443,7 +443,7 @@ FUNCTIONS = {
     ),
     "flow_accumulation": Function(
         og.flow_accumulation,
-        {"direction": DIRECTION, "encoding": "taudem"},
+        {"direction": DIRECTION, "codes": "taudem"},
         {
             "direction": bad.RASTER,
             "method": bad.choice("d9", optional=True),
@@ -452,17 +452,17 @@ FUNCTIONS = {
             "max_length": bad.integer(1, 1024, optional=True),
             "max_depth": bad.number(-1, bad.NAN, optional=True),
             "flats": bad.choice("steepest", optional=True),
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
     "watersheds": Function(
         og.watersheds,
-        {"direction": DIRECTION, "outlets": [(1, 1)], "encoding": "taudem"},
+        {"direction": DIRECTION, "outlets": [(1, 1)], "codes": "taudem"},
         {
             "direction": bad.RASTER,
             "outlets": bad.OPTIONAL_POINTS,
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "accumulation": _OTHER_RASTER,
         },
     ),
@@ -476,17 +476,17 @@ FUNCTIONS = {
             "max_length": bad.integer(1, 1024, optional=True),
             "max_depth": bad.number(-1, bad.NAN, optional=True),
             "flats": bad.choice("steepest"),
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
     "flow_distance": Function(
         og.flow_distance,
-        {"direction": DIRECTION, "encoding": "taudem"},
+        {"direction": DIRECTION, "codes": "taudem"},
         {
             "direction": bad.RASTER,
             "to": _OTHER_RASTER,
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
@@ -518,39 +518,39 @@ FUNCTIONS = {
             "cost": bad.choice("tobler"),
             "max_cost": DISTANCE["max_cost"],
             "cell_size": COST_MODEL["cell_size"],
-            "target_values": SOURCES["target_values"],
+            "source_values": SOURCES["source_values"],
             "dtype": bad.DTYPE,
         },
     ),
     "streams": Function(
         og.streams,
-        {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "encoding": "taudem"},
+        {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "codes": "taudem"},
         {
             "direction": bad.RASTER,
             "accumulation": bad.RASTER,
             "threshold": bad.number(0, -1, bad.NAN, float("inf")),
             "elevation": _OTHER_RASTER,
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
     "upstream_length": Function(
         og.upstream_length,
-        {"direction": DIRECTION, "encoding": "taudem"},
+        {"direction": DIRECTION, "codes": "taudem"},
         {
             "direction": bad.RASTER,
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
     "height_above_drainage": Function(
         og.height_above_drainage,
-        {"elevation": GRID, "direction": DIRECTION, "streams": GRID > 6, "encoding": "taudem"},
+        {"elevation": GRID, "direction": DIRECTION, "streams": GRID > 6, "codes": "taudem"},
         {
             "elevation": bad.RASTER,
             "direction": bad.RASTER,
             "streams": bad.RASTER,
-            "encoding": bad.choice("d8", optional=True),
+            "codes": bad.choice("d8", optional=True),
         },
     ),
     "hop_distance": Function(
@@ -611,8 +611,8 @@ FUNCTIONS = {
             "like": bad.kind("x", 5, True, GRID, xr.Dataset(), bad.NAN, shows=False),
         },
     ),
-    "st_connected": Function(
-        og.st_connected,
+    "is_connected": Function(
+        og.is_connected,
         {"mask": GRID, "s": (0, 0), "t": (1, 1)},
         {
             "mask": bad.RASTER,
@@ -704,7 +704,7 @@ FUNCTIONS = {
             "sources": bad.OPTIONAL_POINTS,
             "basemap": bad.OPTIONAL_RASTER,
             "ax": bad.kind(5, "x", True, GRID, optional=True, shows=False),
-            "most": bad.integer(1, 2**16),
+            "max_pixels": bad.integer(1, 2**16),
         },
     ),
     "explore": Function(
@@ -714,10 +714,10 @@ FUNCTIONS = {
             "result": bad.RASTER,
             "sources": bad.OPTIONAL_POINTS,
             "basemap": bad.OPTIONAL_RASTER,
-            "m": bad.kind(5, "x", True, GRID, optional=True, shows=False),
+            "map": bad.kind(5, "x", True, GRID, optional=True, shows=False),
             "tiles": bad.kind(5, True, "", 1.5, optional=True),
             "opacity": bad.kind(-1, 1.5, bad.NAN, "x", None, [1], True),
-            "most": bad.integer(1, 2**16),
+            "max_pixels": bad.integer(1, 2**16),
         },
     ),
     "RasterSpec": Function(

@@ -30,7 +30,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "cost_distance": lambda **given: og.cost_distance(GRID, POINT, **given),
     "hop_distance": lambda **given: og.hop_distance(GRID, POINT, **given),
     "all_pairs": lambda **given: og.all_pairs(np.ones((3, 3)), **given),
-    "st_connected": lambda **given: og.st_connected(GRID, (0, 0), (1, 1), **given),
+    "is_connected": lambda **given: og.is_connected(GRID, (0, 0), (1, 1), **given),
 }
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "backend": ("gpu", "", 5, True, None, [], {}),
@@ -105,7 +105,7 @@ def test_a_working_directory_that_is_gone_is_named(
     folder.rmdir()
     gone = "is relative, but the working directory has been removed; change to another"
     for name, call in CALLS.items():
-        if name != "st_connected":
+        if name != "is_connected":
             with refused(f"out: 'a.zarr' {gone}"):
                 call(out="a.zarr")
     for relative in (
@@ -209,7 +209,7 @@ SAME: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "targets": (
         lambda **given: og.hop_distance(GRID, GRID.astype(np.int16), **given),
         {
-            "target_values": (
+            "source_values": (
                 [1, 2],
                 (1, np.int8(2)),
                 np.array([1, 2]),

@@ -46,7 +46,7 @@ def test_1_habitat_cores_to_paths_in_a_geopackage(
 ) -> None:
     """Polygons in degrees, with labels, over resistances in Albers."""
     first, *others = cores["core_id"].tolist()
-    given = {"label": "core_id", "target_values": [first], "outputs": (*BOTH, "allocation")}
+    given = {"label": "core_id", "source_values": [first], "outputs": (*BOTH, "allocation")}
     result = og.cost_distance(resistance, cores, **given)
     assert set(np.unique(result["allocation"])) - {-1} == {first}
     ends = cores[cores["core_id"] != first]
@@ -199,9 +199,9 @@ def test_10_the_same_from_the_shell(
     ends = cores.set_geometry(cores.to_crs(resistance.rio.crs).representative_point())
     ends.to_file(tmp_path / "ends.gpkg")
     orograph("cost_distance", "resistance.tif", "cost.zarr", "--sources", "cores.gpkg", "--label",
-             "core_id", "--target-values", 1, "--workers", 1)  # fmt: skip
+             "core_id", "--source-values", 1, "--workers", 1)  # fmt: skip
     found = og.open(tmp_path / "cost.zarr")["cost"]
-    expected = og.cost_distance(resistance, cores, label="core_id", target_values=[1])["cost"]
+    expected = og.cost_distance(resistance, cores, label="core_id", source_values=[1])["cost"]
     assert np.array_equal(found, expected, equal_nan=True)
     said = orograph("least_cost_path", "cost.zarr", "--points", "ends.gpkg", "--out", "paths.gpkg",
                     "--snap", "300 m")  # fmt: skip

@@ -63,7 +63,7 @@ def repeat(paper: Paper) -> None:
             first, last = graph.ids[[0, -1]].tolist()
             calls: dict[str, Callable[[], Any]] = {
                 "3.3": lambda graph=graph, first=first: og.hop_distance(graph, first),
-                "3.4": lambda graph=graph, first=first, last=last: og.st_connected(
+                "3.4": lambda graph=graph, first=first, last=last: og.is_connected(
                     graph, first, last
                 ),
                 "3.5": lambda graph=graph, first=first: og.shortest_paths(graph, first),

@@ -50,10 +50,10 @@ print(links)
 # %%
 # Times
 # -----
-# ``direction="to"``: the time from each place to the nearest clinic, uphill and down, in seconds.
+# ``travel="to"``: the time from each place to the nearest clinic, uphill and down, in seconds.
 
 clinics = [(-84.33, 36.27), (-84.16, 36.43)]
-given = {"direction": "to", "snap": True}
+given = {"travel": "to", "snap": True}
 times = {
     "on foot": og.walking_time(ground, clinics, **given)["cost"],
     "by road": og.walking_time(ground, clinics, links=links, **given)["cost"],

@@ -21,10 +21,10 @@ valley = (-84.17, 36.305)
 # %%
 # There and back
 # --------------
-# ``direction="from"`` is the time from the source to each cell, ``"to"`` that from each cell to it.
+# ``travel="from"`` is the time from the source to each cell, ``"to"`` that from each cell to it.
 
 there = og.walking_time(elevation, [valley], outputs=("cost", "back_direction"))
-back = og.walking_time(elevation, [valley], direction="to")
+back = og.walking_time(elevation, [valley], travel="to")
 
 hours = og.convert_units(there["cost"], "h")
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")

@@ -92,20 +92,20 @@ def is_source(values: Array, nodata: float | int | None, targets: Targets) -> np
     return wanted & valid_cells(values, nodata)
 
 
-def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | None:
-    """Check ``target_values``; whole numbers become integers."""
-    if target_values is None:
+def parse_source_values(source_values: Sequence[float] | None) -> tuple[float, ...] | None:
+    """Check ``source_values``; whole numbers become integers."""
+    if source_values is None:
         return None
-    target_values = as_plain(target_values)
-    if isinstance(target_values, str | bytes | Mapping) or not isinstance(target_values, Iterable):
-        raise InputError(f"target_values: {shown(target_values)}; give a list of numbers")
-    values = tuple(as_plain(value) for value in target_values)
+    source_values = as_plain(source_values)
+    if isinstance(source_values, str | bytes | Mapping) or not isinstance(source_values, Iterable):
+        raise InputError(f"source_values: {shown(source_values)}; give a list of numbers")
+    values = tuple(as_plain(value) for value in source_values)
     if not values:
-        raise InputError("target_values: none; give at least one, or leave it out")
+        raise InputError("source_values: none; give at least one, or leave it out")
     for value in values:
         # no cell holds what is beyond float64
         if not is_number(value) or not abs(value) <= sys.float_info.max:
-            raise InputError(f"target_values: {shown(value)}; they must be finite numbers")
+            raise InputError(f"source_values: {shown(value)}; they must be finite numbers")
     return tuple(int(v) if isinstance(v, Integral) else float(v) for v in values)
 
 
@@ -248,7 +248,7 @@ def parse_sources(
     first: Raster,
     initial_cost: float | Sequence[float] | Mapping[int, float],
     snap: SnapLike,
-    target_values: Sequence[float] | None,
+    source_values: Sequence[float] | None,
     barriers: str = "nodata",
     label: str | None = None,
     all_touched: bool = False,
@@ -269,7 +269,7 @@ def parse_sources(
     starts = starts if starts.dtype.kind == "i" else starts.astype(np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
-    targets = parse_targets(target_values)
+    targets = parse_source_values(source_values)
     all_touched = check_flag("all_touched", all_touched)
     layer = read_layer(sources, name)
     if layer is None and label is not None:
@@ -316,7 +316,7 @@ def parse_sources(
             "of points, (n, 2); bring the raster to the grid first"
         )
     if targets is not None:
-        raise InputError("target_values: they are for a raster of sources; leave them out")
+        raise InputError("source_values: they are for a raster of sources; leave them out")
     # Points: known cell by cell before the run.
     reach = parse_snap(snap, first.georeference)
     points, number, labels = labelled_points(cast("PointsLike", sources), layer, first, label, name)
@@ -459,7 +459,7 @@ def _known_labels(targets: tuple[float, ...] | None, raster: LayerRaster) -> tup
     known = tuple(label for label in raster.labels if label in set(targets))
     if not known:
         raise InputError(
-            f"target_values: {list(targets)}; no geometry has one of these labels, which are "
+            f"source_values: {list(targets)}; no geometry has one of these labels, which are "
             f"{list(raster.labels[:10])}{' ...' if len(raster.labels) > 10 else ''}"
         )
     return known

@@ -42,7 +42,7 @@ class Trenches:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of the breached surface."""
-        attrs = {"long_name": "elevation with breached depressions"}
+        attrs = {"long_name": "breached elevation"}
         return (Variable("breached", np.dtype(np.float64), np.nan, attrs),)
 
     @property

@@ -201,7 +201,7 @@ SPECIAL = (
     Command("depressions", after=_print_length("depression")),
     Command("pass_elevation", (), "passes", out=None, cluster=False, after=_print_passes),
     Command(
-        "st_connected",
+        "is_connected",
         ("reach",),
         out=None,
         cluster=False,

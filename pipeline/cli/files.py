@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
 
 OPERATIONS = ("cost_distance", "walking_time", "hop_distance", "minimum_spanning_forest",
-              "connected_components", "st_connected", "distance_index", "all_pairs")  # fmt: skip
+              "connected_components", "is_connected", "distance_index", "all_pairs")  # fmt: skip
 DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
@@ -232,8 +232,8 @@ def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) ->
             og.minimum_spanning_forest(cells, connectivity=connectivity, tile=4)
     elif operation == "connected_components":
         og.connected_components(cells, tile=4)
-    elif operation == "st_connected":
-        og.st_connected(cells, (0, 0), [(7, 7), (0, 7)], tile=4)
+    elif operation == "is_connected":
+        og.is_connected(cells, (0, 0), [(7, 7), (0, 7)], tile=4)
     elif operation == "all_pairs":
         og.all_pairs(np.ones((4, 4)))
     else:

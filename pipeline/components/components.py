@@ -65,7 +65,7 @@ LABELS = Variable(
     "labels",
     np.dtype(np.int64),
     None,
-    {"long_name": "connected components, numbered by their first cell in row-major order"},
+    {"long_name": "connected component"},
 )
 
 OUTPUTS = ("labels", "component_size", "component_box")

@@ -59,7 +59,7 @@ BACK_DIRECTION = Variable(
     np.dtype(np.uint8),
     NO_DIRECTION,
     {
-        "long_name": "direction of the step back towards the source, Esri codes",
+        "long_name": "back direction (Esri codes)",
         "flag_values": list(range(BY_LINK + 1)),
         "flag_meanings": "source east south_east south south_west west north_west north north_east "
         "east_south_east south_south_east south_south_west west_south_west west_north_west "
@@ -71,7 +71,7 @@ ALLOCATION = Variable(
     "allocation",
     np.dtype(np.int64),
     NO_SOURCE,
-    {"long_name": "label of the nearest source, -1 where none is reached"},
+    {"long_name": "nearest source"},
 )
 
 

@@ -80,11 +80,11 @@ def cost_distance(
     cost: str | TerrainCost = "friction",
     barriers: BarriersLike | None = None,
     links: Graph | None = None,
-    direction: str = "from",
+    travel: str = "from",
     connectivity: int = 8,
     max_cost: float = math.inf,
     cell_size: float | tuple[float, float] | None = None,
-    target_values: Sequence[float] | None = None,
+    source_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
     initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
@@ -127,7 +127,7 @@ def cost_distance(
         vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
         coordinates, its id is the number of the cell, counted row by row from 0. Weights are costs
         and must not be negative. Edges can be used in both directions unless the graph is directed.
-    direction : {"from", "to"}
+    travel : {"from", "to"}
         With directed links or costs: cost ``"from"`` the sources, or ``"to"`` them.
     connectivity : {8, 4, 16}
         Number of neighbours. 16 adds knight's moves, as ``r.cost -k`` does; such a step costs the
@@ -139,7 +139,7 @@ def cost_distance(
         Side of a cell, or (y, x) sides, in the unit of the CRS (metres if it is in degrees), in
         place of those of the coordinates; 1 measures in cells. By default degrees become metres
         along the ellipsoid of the CRS, row by row.
-    target_values : sequence of float, optional
+    source_values : sequence of float, optional
         Raster values (by default all but 0) or labels of lines and areas (all) that are sources.
     label : str, optional
         Column of a vector layer that holds the labels of its geometries: integers, or names, which
@@ -182,10 +182,10 @@ def cost_distance(
         ``allocation`` (y, x), int64: label of the nearest source, -1 (``_FillValue``) where
         unreached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but cut off by
         barriers or beyond ``max_cost``), ``nodata_cells``; the arguments ``cost_model``,
-        ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``),
+        ``travel``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``),
         ``length_unit`` (of a cell's size, such as ``"m"`` or ``"us-ft"``, if it is known) and
         ``dtype``; ``links``, the number of directed steps along links; and ``source_labels``, up to
-        1000 labels of sources that a column, ``target_values`` or a raster in memory gave.
+        1000 labels of sources that a column, ``source_values`` or a raster in memory gave.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def cost_distance(
         refuse_eikonal(
             connectivity=connectivity, links=links, outputs=outputs, source_cost=source_cost
         )
-        check_choice("direction", direction, ("from", "to"))  # both ways cost the same
+        check_choice("travel", travel, ("from", "to"))  # both ways cost the same
         surface = open_surface(friction, "friction", spec.choice, barriers=barriers)
         return eikonal_job(
             surface.inputs,
@@ -258,7 +258,7 @@ def cost_distance(
             spec,
             dtype=dtype,
             max_cost=check_number("max_cost", max_cost, 0),
-            target_values=target_values,
+            source_values=source_values,
             label=label,
             all_touched=all_touched,
             initial_cost=check_starts(initial_cost, np.dtype(dtype)),
@@ -278,11 +278,11 @@ def cost_distance(
         dtype=dtype,
         lacking=lacking_on_gpu(model.name),
         links=links,
-        direction=direction,
+        travel=travel,
         connectivity=connectivity,
         max_cost=max_cost,
         cell_size=cell_size,
-        target_values=target_values,
+        source_values=source_values,
         label=label,
         all_touched=all_touched,
         initial_cost=initial_cost,
@@ -302,11 +302,11 @@ def distance_job(
     dtype: str,
     lacking: str,
     links: Graph | None,
-    direction: str,
+    travel: str,
     connectivity: int,
     max_cost: float,
     cell_size: float | tuple[float, float] | None,
-    target_values: Sequence[float] | None,
+    source_values: Sequence[float] | None,
     label: str | None,
     all_touched: bool,
     initial_cost: float | Sequence[float] | Mapping[int, float],
@@ -319,12 +319,12 @@ def distance_job(
     """Check the arguments of a distance operation and return its job.
 
     ``lacking`` is the argument for which a GPU lacks the model; empty if the GPU supports it. The
-    other arguments are those of `cost_distance`, with ``direction`` in place of the model's
+    other arguments are those of `cost_distance`, with ``travel`` in place of the model's
     ``reverse``. ``name`` is what the operation calls its sources; ``outside`` is None if it has no
     such argument.
     """
     cost, first = model.name, surface.first
-    reverse = check_choice("direction", direction, ("from", "to")) == "to"
+    reverse = check_choice("travel", travel, ("from", "to")) == "to"
     connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
@@ -341,7 +341,7 @@ def distance_job(
         surface.valid,
         starts,
         snap,
-        target_values,
+        source_values,
         surface.impassable,
         label=label,
         all_touched=all_touched,

@@ -41,7 +41,7 @@ def hop_distance(
     barriers: BarriersLike | None = None,
     connectivity: int = 8,
     max_hops: int | None = None,
-    target_values: Sequence[float] | None = None,
+    source_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
     snap: SnapLike = False,
@@ -57,7 +57,7 @@ def hop_distance(
         Passable cells: those that are not 0 or nodata; shape (y, x).
     sources : raster, points or vector layer
         As for `cost_distance`.
-    barriers, target_values, label, all_touched, snap, outside
+    barriers, source_values, label, all_touched, snap, outside
         As for `cost_distance`.
     connectivity
     max_hops : int, optional
@@ -99,7 +99,7 @@ def hop_distance(
 
         spec.refuse_of_rasters(
             barriers=barriers is not None,
-            target_values=target_values is not None,
+            source_values=source_values is not None,
             label=label is not None,
             snap=bool(snap),
             connectivity=connectivity != 8,
@@ -121,7 +121,7 @@ def hop_distance(
             passable,
             0.0,
             snap,
-            target_values,
+            source_values,
             what,
             label,
             all_touched,

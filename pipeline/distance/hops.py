@@ -55,7 +55,7 @@ class Hops(Distance):
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of hops."""
         dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
-        attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
+        attrs = {"long_name": "steps from the nearest source"}
         return (Variable("hops", dtype, -1, attrs, by_bits=True),)
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:

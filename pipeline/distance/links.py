@@ -38,7 +38,7 @@ BACK_LINK = Variable(
     "back_link",
     np.dtype(np.int64),
     NO_LINK,
-    {"long_name": "number of the edge along which the step back leads, -1 where along none"},
+    {"long_name": "graph edge of the step back"},
 )
 
 

@@ -151,7 +151,7 @@ class Distance(FrontierDefaults):
         way = "to" if self.model.reverse else "from"
         units = MODELS[self.model.name].units
         attrs = {
-            "long_name": f"{'time' if units == 's' else 'least cost'} {way} the nearest source",
+            "long_name": f"{'time' if units == 's' else 'cost'} {way} the nearest source",
             **({"units": units} if units else {}),
         }
         return (Variable("cost", self.dtype, -1 if integer else math.nan, attrs),)
@@ -517,7 +517,7 @@ class Distance(FrontierDefaults):
         return {
             "cost_model": self.model.name,
             **({"coefficients": coefficients} if coefficients else {}),
-            "direction": "to" if self.model.reverse else "from",
+            "travel": "to" if self.model.reverse else "from",
             "connectivity": self.connectivity,
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
             "cell_size": [dy, dx] if self.lengths.shape[1] == 1 else "geodesic",

@@ -43,11 +43,11 @@ def walking_time(
     coefficients: Mapping[str, float] | None = None,
     barriers: BarriersLike | None = None,
     links: Graph | None = None,
-    direction: str = "from",
+    travel: str = "from",
     connectivity: int = 8,
     max_cost: float = math.inf,
     cell_size: float | tuple[float, float] | None = None,
-    target_values: Sequence[float] | None = None,
+    source_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
     initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
@@ -88,13 +88,13 @@ def walking_time(
         Coefficients of the model; missing ones have their usual values. For ``"tobler"``: ``pace``,
         seconds per metre at best. For ``"walk"``: ``a``, ``b``, ``c``, ``d``, ``slope_factor``,
         ``lambda``, as in GRASS.
-    direction : {"from", "to"}
+    travel : {"from", "to"}
         Time ``"from"`` the sources, or ``"to"`` them.
     dtype : {"float64", "float32"}
         Dtype of the times; each step is computed in float64 and rounded to it.
     barriers, links, connectivity, max_cost, cell_size
         As for `cost_distance`.
-    target_values, label, all_touched, initial_cost, source_cost, snap, outside
+    source_values, label, all_touched, initial_cost, source_cost, snap, outside
         As for `cost_distance`.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         As for `cost_distance`.
@@ -122,7 +122,7 @@ def walking_time(
     >>> import orograph as og
     >>> slope = np.array([[0.0, 10.0, 20.0]])
     >>> up = og.walking_time(slope, [(0, 0)], cell_size=100)
-    >>> down = og.walking_time(slope, [(0, 0)], cell_size=100, direction="to")
+    >>> down = og.walking_time(slope, [(0, 0)], cell_size=100, travel="to")
     >>> up["cost"].values.round(1), down["cost"].values.round(1)
     (array([[  0. , 101.4, 202.9]]), array([[  0. ,  71.5, 142.9]]))
     """
@@ -137,11 +137,11 @@ def walking_time(
         dtype=check_dtype("dtype", dtype, DTYPES[:2]),
         lacking=lacking_on_gpu(model).replace("cost=", "model="),
         links=links,
-        direction=direction,
+        travel=travel,
         connectivity=connectivity,
         max_cost=max_cost,
         cell_size=cell_size,
-        target_values=target_values,
+        source_values=source_values,
         label=label,
         all_touched=all_touched,
         initial_cost=initial_cost,

@@ -64,7 +64,7 @@ class MergeState:
 class FlowLengths:
     """Lengths of flow paths as a problem of the quadtree sweep."""
 
-    encoding: str
+    codes: str
     steps: StepLengths
     to_nodata: float | int | None = None
     backend: str = "numba"
@@ -150,7 +150,7 @@ def flow_distance(
     direction: RasterLike,
     to: RasterLike | None = None,
     *,
-    encoding: str | None = None,
+    codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -163,7 +163,7 @@ def flow_distance(
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`. By default water is followed to its last cell, where it leaves the
         grid, flows into nodata or ends.
-    encoding, cell_size
+    codes, cell_size
     **options
 
     Returns
@@ -179,7 +179,7 @@ def flow_distance(
     ------
     InputError
         If an argument is invalid, the coordinates do not determine the size of cells, a stream cell
-        has no direction, a code is not part of the encoding, or directions form a cycle without a
+        has no direction, a code is not one of ``codes``, or directions form a cycle without a
         stream.
     StoreExistsError, BackendError
 
@@ -207,7 +207,7 @@ def flow_distance(
            [2.41, 2.  , 1.  , 1.  ]])
     """
     spec = RunSpec(**options)
-    raster, code = open_directions(spec, direction, encoding)
+    raster, code = open_directions(spec, direction, codes)
     rasters: tuple[Raster, ...] = (raster,)
     if to is not None:
         marked = open_raster(to, argument="to")

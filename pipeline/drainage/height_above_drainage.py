@@ -43,7 +43,7 @@ HEIGHT = Variable(
     "height",
     np.dtype(np.float64),
     np.nan,
-    {"long_name": "height above the stream into which the cell drains"},
+    {"long_name": "height above drainage"},
 )
 
 
@@ -152,7 +152,7 @@ def height_above_drainage(
     direction: RasterLike,
     streams: RasterLike,
     *,
-    encoding: str | None = None,
+    codes: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the height of each cell above the stream it drains into, for rasters of any size.
@@ -165,7 +165,7 @@ def height_above_drainage(
     streams : raster
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`.
-    encoding
+    codes
     **options
 
     Returns
@@ -180,8 +180,8 @@ def height_above_drainage(
     Raises
     ------
     InputError
-        If an argument is invalid, a stream cell has no direction, a code is not part of the
-        encoding, directions form a cycle without a stream, or a height is the greatest 64-bit
+        If an argument is invalid, a stream cell has no direction, a code is not one of
+        ``codes``, directions form a cycle without a stream, or a height is the greatest 64-bit
         integer.
     StoreExistsError, BackendError
 
@@ -208,7 +208,7 @@ def height_above_drainage(
     """
     spec = RunSpec(**options)
     heights = spec.open(elevation, "elevation")
-    raster, code = open_directions(None, direction, encoding)
+    raster, code = open_directions(None, direction, codes)
     marked = open_raster(streams, argument="streams")
     for name, other in (("elevation", heights), ("streams", marked)):
         check_same_grid(name, other, raster)

@@ -35,7 +35,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network, from 1"})
+LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network"})
 ORDER = Variable("order", np.dtype(np.uint8), 0, {"long_name": "Strahler order of the stream"})
 
 
@@ -95,7 +95,7 @@ class LeafState:
 class StreamNetwork:
     """Links of streams and their orders as a problem of the quadtree sweep."""
 
-    encoding: str
+    codes: str
     shape: tuple[int, int]
     steps: StepLengths
     threshold: float

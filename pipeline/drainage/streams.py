@@ -40,7 +40,7 @@ def streams(
     threshold: float,
     *,
     elevation: RasterLike | None = None,
-    encoding: str | None = None,
+    codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -57,7 +57,7 @@ def streams(
         Least accumulation of a stream cell, more than 0, in the unit of the accumulation.
     elevation : raster, optional
         Heights on the same grid, for the drop of each link.
-    encoding, cell_size
+    codes, cell_size
     **options
 
     Returns
@@ -87,7 +87,7 @@ def streams(
     ------
     InputError
         If an argument is invalid, the coordinates do not determine the size of cells, a stream cell
-        has no direction, a code is not part of the encoding, or streams form a cycle.
+        has no direction, a code is not one of ``codes``, or streams form a cycle.
     StoreExistsError, BackendError
 
     Notes
@@ -121,7 +121,7 @@ def streams(
     ['LINESTRING (1 1, 2 2)', 'LINESTRING (1 2, 2 2)', 'LINESTRING (2 2, 3 2)']
     """
     spec = RunSpec(**options)
-    raster, code = open_directions(spec, direction, encoding)
+    raster, code = open_directions(spec, direction, codes)
     least = check_number("threshold", threshold, math.ulp(0.0), np.finfo(np.float64).max)
     rasters = [raster, open_raster(accumulation, argument="accumulation")]
     if elevation is not None:

@@ -65,7 +65,7 @@ class LongestState:
 class UpstreamLengths:
     """Lengths of the longest paths to each cell as a problem of the quadtree sweep."""
 
-    encoding: str
+    codes: str
     steps: StepLengths
     backend: str = "numba"
 
@@ -74,7 +74,7 @@ class UpstreamLengths:
     @property
     def _through(self) -> FlowLengths:
         """The problem of path lengths through tiles and nodes."""
-        return FlowLengths(self.encoding, self.steps, None, self.backend)
+        return FlowLengths(self.codes, self.steps, None, self.backend)
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
         """Return an empty list: only directions are read."""
@@ -83,7 +83,7 @@ class UpstreamLengths:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Lengths of the longest paths."""
-        attrs = self.steps.attributes("length of the longest way of water to the cell")
+        attrs = self.steps.attributes("longest upstream flow path")
         return (Variable("length", np.dtype(np.float64), np.nan, attrs),)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[LongestSummary, Codes]:
@@ -154,7 +154,7 @@ class UpstreamLengths:
 def upstream_length(
     direction: RasterLike,
     *,
-    encoding: str | None = None,
+    codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -162,7 +162,7 @@ def upstream_length(
 
     Parameters
     ----------
-    direction, encoding, cell_size
+    direction, codes, cell_size
     **options
 
     Returns
@@ -176,7 +176,7 @@ def upstream_length(
     ------
     InputError
         If an argument is invalid, the coordinates do not determine the size of cells, a code is not
-        part of the encoding, or directions form a cycle.
+        one of ``codes``, or directions form a cycle.
     StoreExistsError, BackendError
 
     Notes
@@ -195,7 +195,7 @@ def upstream_length(
            [0.  , 0.  , 0.  , 0.  ]])
     """
     spec = RunSpec(**options)
-    raster, code = open_directions(spec, direction, encoding)
+    raster, code = open_directions(spec, direction, codes)
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("longest_paths", (raster,), spec)
     problem = UpstreamLengths(code, steps, backend)

@@ -93,7 +93,7 @@ class Message:
 class Watersheds:
     """Watersheds as a problem of the quadtree sweep."""
 
-    encoding: str
+    codes: str
     outlet_rows: Integers | None
     """Rows of the outlets; None: each path end has its watershed."""
     outlet_columns: Integers | None

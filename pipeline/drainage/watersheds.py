@@ -46,7 +46,7 @@ def watersheds(
     label: str | None = None,
     snap: SnapLike = False,
     accumulation: RasterLike | None = None,
-    encoding: str | None = None,
+    codes: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the watershed of each cell: the label of the first outlet that its water passes.
@@ -68,7 +68,7 @@ def watersheds(
         tells how far, in metres.
     accumulation : raster, optional
         Accumulation as returned by `flow_accumulation`; needed for ``snap``.
-    encoding
+    codes
     **options
 
     Returns
@@ -84,7 +84,7 @@ def watersheds(
     ------
     InputError
         If an argument is invalid, an outlet lies outside the grid or on nodata, two outlets lie on
-        one cell, a code is not part of the encoding, or directions form a cycle without an outlet.
+        one cell, a code is not one of ``codes``, or directions form a cycle without an outlet.
     StoreExistsError, BackendError
 
     Notes
@@ -106,7 +106,7 @@ def watersheds(
     array([ 1, -1])
     """
     spec = RunSpec(**options)
-    raster, code = open_directions(spec, direction, encoding)
+    raster, code = open_directions(spec, direction, codes)
     reach = parse_snap(snap, raster.georeference)
     if outlets is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of outlets; leave it out")

@@ -76,7 +76,7 @@ class Eikonal(FrontierDefaults):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of distances."""
-        attrs = {"long_name": "least cost from the nearest source, in the plane"}
+        attrs = {"long_name": "cost from the nearest source"}
         return (Variable("cost", self.dtype, math.nan, attrs),)
 
     @property

@@ -72,7 +72,7 @@ class MergeState:
 class Accumulation:
     """Accumulation of cell counts or areas as a problem of the quadtree sweep."""
 
-    encoding: str
+    codes: str
     row_areas: npt.NDArray[np.float64] | None
     """Area of a cell of each row; None: cells are counted."""
     unit: str

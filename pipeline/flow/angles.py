@@ -35,7 +35,7 @@ class Angles:
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of angles."""
         attrs = {
-            "long_name": "direction of flow, counterclockwise from east",
+            "long_name": "flow angle from east",
             "units": "radian",
             "flow_method": "dinf",
         }

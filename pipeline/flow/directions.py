@@ -59,7 +59,7 @@ class Directions(FrontierDefaults):
     nodata: float | int | None
     reciprocals: npt.NDArray[np.float64]
     """Reciprocals of the lengths of `STEPS`, for each row or for all; (rows or 1, 8)."""
-    encoding: str
+    codes: str
     backend: str = "numba"
     gradients: bool = False
     """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
@@ -71,10 +71,10 @@ class Directions(FrontierDefaults):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of direction codes."""
-        code = ENCODINGS[self.encoding]
+        code = ENCODINGS[self.codes]
         attrs = {
-            "long_name": f"direction of flow, {self.encoding} codes",
-            "flow_encoding": self.encoding,
+            "long_name": f"flow direction ({self.codes} codes)",
+            "flow_codes": self.codes,
             **code.flags(),
         }
         return (Variable("direction", np.dtype(code.dtype), code.nodata, attrs),)
@@ -189,7 +189,7 @@ class Directions(FrontierDefaults):
             step_down_gradients(state.surface, state.hops, state.away, state.numbers, order)
         (variable,) = self.outputs
         counts: dict[str, float] = {"sinks": int(np.count_nonzero(state.numbers == SINK))}
-        codes = ENCODINGS[self.encoding].table(self.orientation)
+        codes = ENCODINGS[self.codes].table(self.orientation)
         return {variable.name: codes[state.numbers]}, counts
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.job import flow_job
-from orograph.flow.reading import encoding_of
+from orograph.flow.reading import codes_of
 from orograph.flow.routing import Routing, flow_then_accumulate, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.route import compile_kernels
@@ -41,7 +41,7 @@ def flow_accumulation(
     max_length: int | None = None,
     max_depth: float | None = None,
     flats: str | None = None,
-    encoding: str | None = None,
+    codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -64,14 +64,14 @@ def flow_accumulation(
         cell. By default each cell counts as 1.
     depressions : {"fill", "breach", "keep"}, optional
         How to treat depressions, as for `flow_direction`: "fill" by default. Only for heights, like
-        all parameters that follow up to ``cell_size``, except ``encoding``.
+        all parameters that follow up to ``cell_size``, except ``codes``.
     max_length, max_depth : optional
         Limits of trenches, as for `breach_depressions`.
     flats : {"nearest", "gradient"}, optional
         Flow across flats, as for `flow_direction`: "nearest" by default.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+    codes : {"taudem", "esri", "grass", "ldd"}, optional
         Direction codes, see `flow_direction`. Not needed for directions made by `flow_direction`.
-        The nodata code of the encoding is always nodata.
+        The nodata code among them is always nodata.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
     **options
@@ -87,7 +87,7 @@ def flow_accumulation(
     Raises
     ------
     InputError
-        If an argument is invalid, a code is not part of the encoding, directions form a cycle, or a
+        If an argument is invalid, a code is not one of ``codes``, directions form a cycle, or a
         weight is negative, nodata or so large that sums could overflow.
     StoreExistsError, BackendError
 
@@ -128,7 +128,7 @@ def flow_accumulation(
         flats=flats,
         cell_size=cell_size,
     )
-    code, routing = _source_of_directions(raster, method, encoding, given)
+    code, routing = _source_of_directions(raster, method, codes, given)
     rasters: tuple[Raster, ...] = (raster,)
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
@@ -179,20 +179,20 @@ def flow_accumulation(
 
 
 def _source_of_directions(
-    raster: Raster, method: str | None, encoding: str | None, given: dict[str, Any]
+    raster: Raster, method: str | None, codes: str | None, given: dict[str, Any]
 ) -> tuple[str, Routing | None]:
-    """Return the encoding of the directions, and how to derive them from an elevation.
+    """Return the name of the direction codes, and how to derive them from an elevation.
 
     ``given`` holds the arguments that determine the latter.
     """
     if method is None:
-        return encoding_of(raster, encoding), None
+        return codes_of(raster, codes), None
     check_choice("method", method, ("d8", *METHODS))
-    if encoding is not None:
+    if codes is not None:
         raise InputError(
-            "encoding: heights have none; leave it out, or method= if the raster holds directions"
+            "codes: heights have none; leave them out, or method= if the raster holds directions"
         )
-    if "flow_encoding" in raster.attrs or "flow_method" in raster.attrs:
+    if "flow_codes" in raster.attrs or "flow_method" in raster.attrs:
         raise InputError(
             "method: the raster holds directions, as its attributes say; pass heights, or leave it "
             "out where the directions are those of D8"

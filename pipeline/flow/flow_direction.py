@@ -34,7 +34,7 @@ def flow_direction(
     max_length: int | None = None,
     max_depth: float | None = None,
     flats: str = "nearest",
-    encoding: str | None = None,
+    codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -61,7 +61,7 @@ def flow_direction(
     flats : {"nearest", "gradient"}
         Flow across flats: by the fewest steps to a cell that drains; or away from higher ground and
         towards a cell that drains, so that flow paths meet in the middle.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+    codes : {"taudem", "esri", "grass", "ldd"}, optional
         Codes of D8 directions, see Notes: "taudem" by default.
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
@@ -89,7 +89,7 @@ def flow_direction(
     whose water leaves the grid or flows into nodata, for pits and for nodata:
 
     ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
-    encoding  E    NE   N    NW   W    SW   S    SE   leaving                  pit  nodata
+    codes     E    NE   N    NW   W    SW   S    SE   leaving                  pit  nodata
     ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
     taudem    1    2    3    4    5    6    7    8    the code of that step    0    255
     esri      1    128  64   32   16   8    4    2    the code of that step    0    255
@@ -132,10 +132,10 @@ def flow_direction(
            [2, 3, 4, 3]], dtype=uint8)
     """
     check_choice("method", method, ("d8", "dinf"))
-    if encoding is not None:
-        check_choice("encoding", encoding, tuple(ENCODINGS))
+    if codes is not None:
+        check_choice("codes", codes, tuple(ENCODINGS))
         if method != "d8":
-            raise InputError("encoding: angles have none; leave it out, or choose method='d8'")
+            raise InputError("codes: angles have none; leave them out, or choose method='d8'")
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
     stage = "flow_directions" if method == "d8" else "split"
@@ -146,14 +146,14 @@ def flow_direction(
         max_depth=max_depth,
         flats=flats,
         # D-infinity finds its angles from D8 steps in TauDEM's codes.
-        encoding=encoding or "taudem",
+        codes=codes or "taudem",
         cell_size=cell_size,
         backend=choose_backend(stage, (raster,), spec),
     )
     problem: Any = routing.directions
     if method == "dinf":
         problem = Angles(raster.nodata, problem.reciprocals, problem.orientation, problem.backend)
-    parameters = {"method": method, "encoding": encoding or "taudem", **routing.parameters}
+    parameters = {"method": method, "codes": codes or "taudem", **routing.parameters}
     compiled = partial(_compile_kernels, routing, raster.dtype, method == "dinf")
     engine = partial(find_directions, routing, spec.tile is None)
     return raster_job(engine, problem, (raster,), parameters, compiled, spec)

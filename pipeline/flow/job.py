@@ -8,21 +8,21 @@ from typing import Any
 
 from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.options import RunSpec
-from orograph.flow.reading import FlowProblem, FlowSweep, encoding_of
+from orograph.flow.reading import FlowProblem, FlowSweep, codes_of
 from orograph.operations.job import RasterJob, raster_job
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 
 
 def open_directions(
-    spec: RunSpec | None, direction: RasterLike, encoding: str | None
+    spec: RunSpec | None, direction: RasterLike, codes: str | None
 ) -> tuple[Raster, str]:
-    """Return a raster of directions and their encoding: as given, else from its attributes.
+    """Return a raster of directions and the name of their codes, given or in its attributes.
 
     ``spec`` is that of a run whose first raster they are, else None.
     """
     choice = {} if spec is None else spec.choice
     raster = open_raster(direction, argument="direction", **choice)
-    return raster, encoding_of(raster, encoding)
+    return raster, codes_of(raster, codes)
 
 
 def flow_job(
@@ -37,10 +37,10 @@ def flow_job(
 ) -> RasterJob:
     """Return the job of a sweep over directions, in larger tiles where ``spec`` names none.
 
-    ``parameters`` are what beside the encoding and nodata values decides the result; ``units`` and
+    ``parameters`` are what beside the codes and nodata values decides the result; ``units`` and
     ``notes`` as of `raster_job`.
     """
-    known = {"encoding": problem.encoding, "nodata": repr([r.nodata for r in rasters])}
+    known = {"codes": problem.codes, "nodata": repr([r.nodata for r in rasters])}
     larger = join_tiles if spec.tile is None else None
     whole = {**known, **parameters}
     sweep = partial(engine, orientation=rasters[0].georeference.orientation)

@@ -35,8 +35,8 @@ class FlowProblem(Protocol):
     """A quadtree sweep problem whose first raster holds flow directions."""
 
     @property
-    def encoding(self) -> str:
-        """Name of the encoding of the directions."""
+    def codes(self) -> str:
+        """Name of the direction codes."""
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
         """Check the other rasters' cells and convert them for the problem."""
@@ -66,41 +66,38 @@ class FlowSweep(QuadtreePass):
         problem = cast("FlowProblem", self.problem)
         codes = directions.read(frame)
         numbers, known = decode(
-            codes, ENCODINGS[problem.encoding], directions.nodata, self.orientation
+            codes, ENCODINGS[problem.codes], directions.nodata, self.orientation
         )
         inside = window.within(frame)
         numbers = np.ascontiguousarray(numbers[inside])
         if not known and (numbers == UNKNOWN).any():
-            why = (
-                f" is not a code of {problem.encoding!r}; pass the encoding that the codes have, "
-                f"one of {', '.join(ENCODINGS)}"
-            )
+            why = f" is not a code of {problem.codes!r}; pass codes=, one of {', '.join(ENCODINGS)}"
             at = int((numbers == UNKNOWN).argmax())
             refuse_cell("direction", codes[inside], at, window, why)
         return [numbers, *problem.prepare(numbers, [r.read(window) for r in others], window)]
 
 
-def encoding_of(raster: Raster, encoding: str | None) -> str:
-    """Return the encoding of a raster of directions: as given, else from its attributes."""
-    if encoding is not None:
-        return str(check_choice("encoding", encoding, tuple(ENCODINGS)))
+def codes_of(raster: Raster, codes: str | None) -> str:
+    """Return the name of the codes of a raster of directions, given or in its attributes."""
+    if codes is not None:
+        return str(check_choice("codes", codes, tuple(ENCODINGS)))
     if raster.attrs.get("flow_method") == "dinf":
         raise InputError(
             "direction: its attributes say that it holds angles (D-infinity); pass directions of "
             "D8, or to flow_accumulation the heights with method='dinf'"
         )
-    stated = raster.attrs.get("flow_encoding")
+    stated = raster.attrs.get("flow_codes")
     if not isinstance(stated, str) or stated not in ENCODINGS:
         _refuse_heights(raster)
         raise InputError(
-            "encoding: the directions do not say theirs, as those of flow_direction do; pass "
-            f"encoding=, one of {', '.join(ENCODINGS)}"
+            "codes: the directions do not say theirs, as those of flow_direction do; pass "
+            f"codes=, one of {', '.join(ENCODINGS)}"
         )
     return stated
 
 
 def _refuse_heights(raster: Raster) -> None:
-    """Raise InputError if a raster without an encoding has values of no encoding, as heights do."""
+    """Raise InputError if a raster that names no codes has values that are none, as heights do."""
     # A sample in the middle is enough: heights there are hardly ever all codes.
     height, width = (min(side, SAMPLE) for side in raster.shape)
     y, x = (raster.shape[0] - height) // 2, (raster.shape[1] - width) // 2

@@ -68,7 +68,7 @@ class Routing:
         max_length: int | None = None,
         max_depth: float | None = None,
         flats: str = "nearest",
-        encoding: str = "taudem",
+        codes: str = "taudem",
         cell_size: float | tuple[float, float] | None = None,
         backend: str = "numba",
     ) -> Routing:
@@ -90,7 +90,7 @@ class Routing:
             step_lengths(place, elevation.shape, cell_size, slopes_only=True)
         )
         directions = Directions(
-            *(elevation.shape, elevation.nodata, reciprocals, encoding, backend),
+            *(elevation.shape, elevation.nodata, reciprocals, codes, backend),
             *(flats == "gradient", place.orientation),
         )
         trenches = None

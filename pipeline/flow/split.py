@@ -73,8 +73,8 @@ class SplitAccumulation(FrontierDefaults):
     kept = ("sums",)
 
     @property
-    def encoding(self) -> str:
-        """Name of the encoding of the directions."""
+    def codes(self) -> str:
+        """Name of the direction codes."""
         return "taudem"
 
     @property
@@ -103,7 +103,7 @@ class SplitAccumulation(FrontierDefaults):
         heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
         numbers = np.full(padded, MISSING, np.uint8)
         # of turned cells steps by the compass are those by rows and columns
-        numbers[inside] = turn(decode(turn(codes), ENCODINGS[self.encoding], None)[0])
+        numbers[inside] = turn(decode(turn(codes), ENCODINGS[self.codes], None)[0])
         heights, numbers = (np.ascontiguousarray(turn(array)) for array in (heights, numbers))
         reciprocals = self.reciprocals
         if len(reciprocals) > 1:

@@ -58,7 +58,7 @@ EDGES = Variable(
     np.dtype(np.uint8),
     None,
     {
-        "long_name": "edges of the minimum spanning forest from this cell",
+        "long_name": "edges of the spanning forest",
         "flag_masks": [1, 2, 4, 8],
         "flag_meanings": "east south_west south south_east",
     },

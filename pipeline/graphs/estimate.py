@@ -75,9 +75,9 @@ def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> 
 
 
 def estimate_connected(graph: Graph, *, workers: int) -> GraphPlan:
-    """Return the plan of `st_connected` on a graph."""
+    """Return the plan of `is_connected` on a graph."""
     rows = _bytes(graph, *ROWS) * (2 if graph.directed else 1) + 12 * graph.arc_count
-    return _in_this_process("st_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
+    return _in_this_process("is_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
 
 
 def estimate_components(graph: Graph, *, workers: int, threads: int = 0) -> GraphPlan:

@@ -117,7 +117,7 @@ class IndexStore:
         header = {HEADER: json.dumps(asdict(form))}
         storage = open_storage(path)
         create_store(storage, form.shape, form.layout, variables, place, header, run)
-        about = "boundary distances of blocks, and steps out of them"
+        about = "boundary distances of blocks"
         with report_full_storage(str(storage)):
             zarr_store = storage.zarr_store()
             create_dense(

@@ -66,7 +66,7 @@ def corridor(
     InputError
         If pairs of a list are also labels of the sources of other results in it, if the results
         differ in grid, cost model, coefficients, connectivity or cell size, if only
-        one of them has integer costs, if both have the same direction where the direction matters,
+        one of them has integer costs, if ``travel`` is the same for both where it matters,
         or if one was computed with multipliers or rates in ``source_cost``.
 
     References
@@ -114,8 +114,8 @@ def corridor(
     kept = found < nothing
     if threshold is not None:
         kept &= found <= (math.floor(threshold) if integers else threshold)
-    words = "cost above the least" if normalize else "least cost"
-    attrs: dict[str, Any] = {"long_name": f"{words} of a way through the cell"}
+    words = "extra cost" if normalize else "cost"
+    attrs: dict[str, Any] = {"long_name": f"{words} of the best path"}
     if "units" in first.attrs:
         attrs["units"] = first.attrs["units"]
     if integers:
@@ -233,13 +233,13 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
     _check_equal("units", *(result["cost"].attrs.get("units") for result in (a, b)))
     kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
-    ways = [result.attrs.get("direction") for result in (a, b)]
+    ways = [result.attrs.get("travel") for result in (a, b)]
     model = MODELS.get(a.attrs.get("cost_model", ""))
     if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
         raise InputError(
-            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with the model "
-            f"{a.attrs['cost_model']!r} compute one with direction='from', from where ways begin, "
-            "and the other with direction='to'"
+            f"corridor: travel is {ways[0]!r} and {ways[1]!r}; with the model "
+            f"{a.attrs['cost_model']!r} compute one with travel='from', from where ways begin, "
+            "and the other with travel='to'"
         )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
     from orograph.tiles.raster.raster import RasterLike
 
-CONNECTIONS = ("mst", "neighbors")
+CONNECTIONS = ("mst", "neighbours", "neighbors")
 SYMMETRIC = tuple(name for name in COSTS if MODELS[name].symmetric)
 """The models of `cost_distance` whose paths cost the same both ways."""
 
@@ -37,7 +37,7 @@ def region_network(
     connectivity: int = 8,
     max_cost: float = math.inf,
     cell_size: float | tuple[float, float] | None = None,
-    target_values: Sequence[float] | None = None,
+    source_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
     snap: SnapLike = False,
@@ -56,12 +56,12 @@ def region_network(
     regions : raster, points or vector layer
         Regions to connect, such as habitat cores, identified by their labels; given like the
         sources of `cost_distance`. A path within a region costs nothing.
-    connections : {"mst", "neighbors"}
-        The cheapest network (``"mst"``), or all links between neighbours (``"neighbors"``).
-        ``"mst"`` returns the minimum spanning tree of the least-cost distances between all regions;
-        if paths do not connect all of them, one tree for each connected group. ``"neighbors"``
-        returns a link for every two regions whose zones touch; the zone of a region consists of the
-        cells nearest to it.
+    connections : {"mst", "neighbours", "neighbors"}
+        The cheapest network (``"mst"``), or all links between neighbours (``"neighbours"``, or
+        ``"neighbors"``). ``"mst"`` returns the minimum spanning tree of the least-cost distances
+        between all regions; if paths do not connect all of them, one tree for each connected group.
+        ``"neighbours"`` returns a link for every two regions whose zones touch; the zone of a
+        region consists of the cells nearest to it.
     cost : {"friction", "absolute_difference"}
         Cost of a step, as for `cost_distance`: mean friction times length, or height difference.
     connectivity : {8, 4, 16}
@@ -69,7 +69,7 @@ def region_network(
     max_cost : float
         Links with a greater cost are left out; exact. Cells farther than half of it are not
         visited.
-    cell_size, target_values, label, all_touched
+    cell_size, source_values, label, all_touched
         As for `cost_distance`.
     snap : bool, int or str
         Move points on nodata to the nearest valid cell: True within 10 cells, or within a number of
@@ -101,8 +101,8 @@ def region_network(
     After one cost distance with allocation, the cheapest path that crosses from one zone to another
     costs the distance of one cell, plus the step, plus the distance of the other cell. The minimum
     spanning tree of these links is also one of the distances between all pairs of regions
-    (Mehlhorn). With ``"neighbors"``, a link is the cheapest path that stays within the two zones; a
-    path through a third zone may cost less.
+    (Mehlhorn). With ``"neighbours"``, a link is the cheapest path that stays within the two zones;
+    a path through a third zone may cost less.
 
     The cost is summed from the cell of the smaller label. Among crossings with equal cost, the one
     whose cell in the zone of the smaller label comes first, row by row, is chosen, then the one
@@ -143,12 +143,12 @@ def region_network(
         dtype=check_dtype("dtype", dtype, DTYPES),
         lacking=lacking_on_gpu(cost),
         links=None,
-        direction="from",
+        travel="from",
         connectivity=connectivity,
         # at a crossing both distances are at most half of what the link costs, but for rounding
         max_cost=most / 2 * (1 + 1e-6),
         cell_size=cell_size,
-        target_values=target_values,
+        source_values=source_values,
         label=label,
         all_touched=all_touched,
         initial_cost=0.0,

@@ -25,7 +25,7 @@ SHARED = entries_in(
         tells how far, in metres.
     direction : raster
         Flow directions, as for `flow_accumulation`.
-    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+    codes : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates.

@@ -40,10 +40,10 @@ def explore(
     variable: str | None = None,
     sources: PointsLike | None = None,
     basemap: RasterLike | None = None,
-    m: Map | None = None,
+    map: Map | None = None,
     tiles: str | None = "OpenStreetMap",
     opacity: float = 0.7,
-    most: int = 1000,
+    max_pixels: int = 1000,
 ) -> Map:
     """Show a result on an interactive map, in a notebook or as a web page.
 
@@ -61,14 +61,14 @@ def explore(
         Sources to mark; by default those that `plot` marks.
     basemap : DataArray, array or path, optional
         Elevation whose hillshade is drawn over the colours of the result.
-    m : folium.Map, optional
+    map : folium.Map, optional
         The map to draw on; by default a new one.
     tiles : str, optional
         Name or address of the map tiles below the result, as for `folium.Map`; None omits them. The
         browser loads them; apart from folium's scripts, only they need a network.
     opacity : float
         Opacity of rasters, from 0 to 1.
-    most : int
+    max_pixels : int
         Number of pixels along the longer side of a picture.
 
     Returns
@@ -95,14 +95,14 @@ def explore(
     with report_missing("explore", "folium and matplotlib", "explore"):
         import folium
         import matplotlib  # noqa: F401
-    most = check_integer("most", most, 1, MOST_PIXELS)
+    max_pixels = check_integer("max_pixels", max_pixels, 1, MOST_PIXELS)
     share = as_plain(opacity)
     if not is_number(share) or not 0 <= share <= 1:
         raise InputError(f"opacity: {shown(opacity)}; it must be a number from 0 to 1")
     if tiles is not None and not (isinstance(tiles, str) and tiles):
         raise InputError(f"tiles: {shown(tiles)}; give the name or address of tiles, or None")
-    if m is not None and not isinstance(m, folium.Map):
-        raise InputError(f"m: {shown(m)}; it must be a folium.Map, or be left out")
+    if map is not None and not isinstance(map, folium.Map):
+        raise InputError(f"map: {shown(map)}; it must be a folium.Map, or be left out")
     table, layer, raster, crs, marked = read_result(result, variable, sources)
     if crs is None:
         raise InputError(
@@ -117,9 +117,9 @@ def explore(
         layer = forest_lines(lazily(raster))
     elif raster is not None:
         units = units_of(result, raster)
-        drawing = colour_raster(raster, MERCATOR, most, units, within=within)
+        drawing = colour_raster(raster, MERCATOR, max_pixels, units, within=within)
     if terrain is not None:
-        shades = read_picture(terrain, MERCATOR, most, "basemap", within)
+        shades = read_picture(terrain, MERCATOR, max_pixels, "basemap", within)
     title = str(raster.attrs.get("long_name") or raster.name) if raster is not None else "layer"
     groups: list[FeatureGroup] = []
     bounds: list[Array] = []
@@ -144,7 +144,7 @@ def explore(
         _, paths, marks = read_marks(table)
         paths = [path for path in paths if len(path) > 1]
         if paths:
-            lines = VectorLayer(np.array([*map(LineString, paths)], object), {}, crs)
+            lines = VectorLayer(np.array([LineString(path) for path in paths], object), {}, crs)
             groups.append(_shapes(lines.in_crs(DEGREES, "result"), "path", PATHS))
         for mark, places in marks:
             groups.append(_points(move_points(places, crs, DEGREES), mark.label, mark.colour))
@@ -154,16 +154,14 @@ def explore(
     elif marked is not None:
         groups.append(_points(move_points(marked, crs, DEGREES), "source", SOURCES))
     # A map that was passed in keeps its view and its controls.
-    fresh = m is None
-    if m is None:
-        m = folium.Map(tiles=tiles, control_scale=True)
+    m = folium.Map(tiles=tiles, control_scale=True) if map is None else map
     for group in groups:
         group.add_to(m)
     if drawing is not None and drawing.scale is not None:
         _add_colorbar(m, drawing)
     elif classes:
         _add_classes(m, classes, drawing.label if drawing is not None else "")
-    if fresh:
+    if map is None:
         folium.LayerControl().add_to(m)
         (left, bottom), (right, top) = _around(bounds)
         m.fit_bounds([[bottom, left], [top, right]])

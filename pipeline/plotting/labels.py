@@ -19,7 +19,11 @@ LEAST_SIDE = 512  # pixels: pictures of small rasters are enlarged to at least t
 
 
 def components_picture(
-    labels: RasterLike, path: str | Path, *, classes: RasterLike | None = None, most: int = 2000
+    labels: RasterLike,
+    path: str | Path,
+    *,
+    classes: RasterLike | None = None,
+    max_pixels: int = 2000,
 ) -> Path:
     """Draw labels to an image file, in colours that differ between neighbours.
 
@@ -32,7 +36,7 @@ def components_picture(
         white background.
     classes
         The raster that was labelled, to distinguish its nodata cells from its background.
-    most
+    max_pixels
         Pixels of the picture's longer side. Of larger rasters every k-th cell of every k-th row is
         drawn, read tile by tile: labels cannot be averaged.
 
@@ -49,7 +53,7 @@ def components_picture(
     save = image_writer()
     raster = open_raster(labels, variable="labels")
     longest = max(raster.shape)
-    step = -(-longest // most)
+    step = -(-longest // max_pixels)
     numbers = every(raster, step)
     known = numbers > 0
     picture = paint_regions(numbers, known, *region_colours(numbers, known))

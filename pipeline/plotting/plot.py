@@ -51,7 +51,7 @@ def plot(
     sources: PointsLike | None = None,
     basemap: RasterLike | None = None,
     ax: Axes | None = None,
-    most: int = 2000,
+    max_pixels: int = 2000,
 ) -> Axes:
     """Draw a result, with legend, units and a scale bar.
 
@@ -80,7 +80,7 @@ def plot(
         Axes to draw on; by default those of a new figure. A result drawn over another is
         reprojected to its CRS, and the extent is kept. Anything else already drawn there is assumed
         to have the CRS of this result.
-    most : int
+    max_pixels : int
         Greatest number of pixels along the longer side: of larger rasters only every k-th cell of
         every k-th row is drawn.
 
@@ -109,13 +109,13 @@ def plot(
     >>> result = og.cost_distance(np.ones((3, 4)), [(0, 0)], outputs=("cost", "back_direction"))
     >>> axes = og.plot(result)
     >>> axes.get_title()
-    'least cost from the nearest source'
+    'cost from the nearest source'
     >>> og.plot(og.least_cost_path(result, [(3, 2)]), ax=axes) is axes
     True
     """
     with report_missing("plot", "matplotlib", "plot"):
         from matplotlib import pyplot
-    most = check_integer("most", most, 1, MOST_PIXELS)
+    max_pixels = check_integer("max_pixels", max_pixels, 1, MOST_PIXELS)
     if ax is not None and not hasattr(ax, "imshow"):
         raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")
     table, layer, raster, crs, marked = read_result(result, variable, sources)
@@ -128,7 +128,7 @@ def plot(
     target = _SHOWN[before] if before else crs
     if terrain is not None:
         with same_view(axes):
-            draw_relief(axes, terrain, target, most)
+            draw_relief(axes, terrain, target, max_pixels)
     if table is not None:
         with same_view(axes):
             draw_table(axes, table, lambda points: move_points(points, crs, target))
@@ -143,9 +143,9 @@ def plot(
             )
     elif raster is not None and before:
         with same_view(axes):
-            draw_raster(axes, raster, target, most, units_of(result, raster))
+            draw_raster(axes, raster, target, max_pixels, units_of(result, raster))
     elif raster is not None:
-        draw_raster(axes, raster, target, most, units_of(result, raster))
+        draw_raster(axes, raster, target, max_pixels, units_of(result, raster))
         # Without coordinates the first row is drawn at the top.
         if raster.georeference.y is None and not axes.yaxis_inverted():
             axes.invert_yaxis()

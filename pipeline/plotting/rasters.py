@@ -85,7 +85,7 @@ def is_drawn_as_lines(raster: Raster) -> bool:
 
 
 def draw_raster(
-    axes: Axes, raster: Raster, crs: CRSLike | None, most: int, units: str | None
+    axes: Axes, raster: Raster, crs: CRSLike | None, max_pixels: int, units: str | None
 ) -> None:
     """Draw a raster on axes whose map has the given CRS."""
     axes.set_title(str(raster.attrs.get("long_name") or raster.name or ""), wrap=True)
@@ -93,7 +93,7 @@ def draw_raster(
         lines = forest_lines(lazily(raster))
         draw_layer(axes, lines if crs is None else lines.in_crs(crs, "result"), PATHS, width=0.6)
         return
-    drawing = colour_raster(raster, crs, most, units)
+    drawing = colour_raster(raster, crs, max_pixels, units)
     how: dict[str, Any] = {}
     if drawing.scale is not None:
         how = {"cmap": drawing.scale.cmap, "norm": drawing.scale.norm}
@@ -107,11 +107,11 @@ def draw_raster(
 
 
 def colour_raster(
-    raster: Raster, crs: CRSLike | None, most: int, units: str | None, **how: Any
+    raster: Raster, crs: CRSLike | None, max_pixels: int, units: str | None, **how: Any
 ) -> Drawing:
     """Return the colours of a raster on a map with the given CRS; ``how`` is for `read_picture`."""
     name = raster.name or ""
-    picture = read_picture(raster, crs, most, **how)
+    picture = read_picture(raster, crs, max_pixels, **how)
     if name in _NUMBERED:
         # 0 is the background of some labels, and a label like others of the rest.
         known = picture.known & ((picture.cells != 0) | (name not in _WITH_BACKGROUND))
@@ -121,8 +121,8 @@ def colour_raster(
         # knight's moves are named by the eighth of the compass in which they lie
         eighth = np.where(codes > 8, (codes - 9) // 2 + 1, codes).astype(int) - 1
         return _directions(picture, eighth, codes == 0, "step back", "source")
-    if raster.attrs.get("flow_encoding") in ENCODINGS:
-        numbers = ENCODINGS[raster.attrs["flow_encoding"]].numbers()
+    if raster.attrs.get("flow_codes") in ENCODINGS:
+        numbers = ENCODINGS[raster.attrs["flow_codes"]].numbers()
         steps = numbers[picture.cells.astype(int) - LOWEST].astype(int)
         # Steps are counted counterclockwise from the east, colours clockwise.
         return _directions(picture, -steps % 8, steps == SINK, "flow to the", "pit")

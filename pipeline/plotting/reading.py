@@ -53,7 +53,7 @@ def every(raster: Raster, step: int) -> Array:
 def read_picture(
     raster: Raster,
     crs: CRSLike | None,
-    most: int,
+    max_pixels: int,
     argument: str = "result",
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Picture:
@@ -66,7 +66,7 @@ def read_picture(
     crs
         CRS of the map. A raster of another CRS is resampled: a pixel shows the cell in which its
         centre lies. So is one whose rows or columns are not evenly spaced.
-    most
+    max_pixels
         Pixels of the longer side.
     argument
         What holds the raster, for messages.
@@ -80,7 +80,7 @@ def read_picture(
     """
     place = raster.georeference
     transformer = _transformer(place.map_crs, crs, argument)
-    step = -(-max(raster.shape) // most)
+    step = -(-max(raster.shape) // max_pixels)
     cells = every(raster, step)
     known = valid_cells(cells, raster.nodata)
     if place.y is None or place.x is None:
@@ -93,7 +93,7 @@ def read_picture(
     # Pictures have even pixels: a raster in another CRS, or with uneven coordinates, is resampled.
     if transformer is not None or (place.transform is None and min(raster.shape) > 1):
         extent, rows, columns = _pixels(
-            extent, sides, raster.shape, transformer, most, argument, within
+            extent, sides, raster.shape, transformer, max_pixels, argument, within
         )
         inside = (rows >= 0) & (columns >= 0)
         at = tuple(
@@ -148,7 +148,7 @@ def _pixels(
     sides: tuple[Reals, Reals],
     shape: tuple[int, int],
     transformer: Transformer | None,
-    most: int,
+    max_pixels: int,
     argument: str,
     within: tuple[float, float],
 ) -> tuple[Extent, Array, Array]:
@@ -174,7 +174,7 @@ def _pixels(
             f"{argument}: parts of it have no place in the CRS of the axes; clip it, or draw it on "
             "axes of its own"
         )
-    longest = min(most, max(LEAST_SIDE, 2 * max(shape)))
+    longest = min(max_pixels, max(LEAST_SIDE, 2 * max(shape)))
     scale = longest / max(right - left, top - bottom)
     width, height = (max(round(length * scale), 1) for length in (right - left, top - bottom))
     xs, ys = np.meshgrid(

@@ -20,9 +20,9 @@ STEEP = 0.6  # the slope to which the 90th percentile of a terrain's slopes is r
 DARK, LIGHT = 0.75, 0.45  # how far shadows are blackened and lit slopes whitened
 
 
-def draw_relief(axes: Axes, elevation: Raster, crs: CRSLike | None, most: int) -> None:
+def draw_relief(axes: Axes, elevation: Raster, crs: CRSLike | None, max_pixels: int) -> None:
     """Darken shadows and lighten lit slopes in a picture, so that flat ground keeps its colours."""
-    terrain = read_picture(elevation, crs, most, "basemap")
+    terrain = read_picture(elevation, crs, max_pixels, "basemap")
     axes.imshow(shadows(terrain, crs), extent=terrain.extent, zorder=0.8, interpolation="bilinear")
 
 

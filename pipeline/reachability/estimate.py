@@ -1,4 +1,4 @@
-"""Estimate tasks, memory and disk of `st_connected`; see `Operation.plan`."""
+"""Estimate tasks, memory and disk of `is_connected`; see `Operation.plan`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def estimate_reach(
     memory_limit: int | str | None = None,
     connectivity: int = 8,
 ) -> Plan:
-    """Return an upper bound of the plan of `st_connected`: each search visits all tiles.
+    """Return an upper bound of the plan of `is_connected`: each search visits all tiles.
 
     Of more than one pair components are found first, which write nothing.
     """
@@ -53,7 +53,7 @@ def estimate_reach(
         # Read once for the components and once for the searches.
         read, checkpoints = 2 * read, checkpoints * workers + first.bytes_checkpoints
     return Plan(
-        operation="st_connected",
+        operation="is_connected",
         shape=grid.shape,
         tile=grid.layout.tile,
         shard=grid.layout.shard,

@@ -149,7 +149,7 @@ def search_all(
     if not pairs.size:
         return
     _warm_up(query)
-    with executor(client, "st-connected", query.context.token) as workers:
+    with executor(client, "is-connected", query.context.token) as workers:
         if pairs.size == 1:
             (pair,) = pairs.tolist()
             run = query.tasks(pair)
@@ -186,7 +186,7 @@ class PointLabels(Components):
     point_rows: Cells = field(default_factory=lambda: np.empty(0, np.int64))
     point_columns: Cells = field(default_factory=lambda: np.empty(0, np.int64))
 
-    name = "st-connected-components"
+    name = "is-connected-components"
     output_names: tuple[str, ...] = ()
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"label": ("point",)}

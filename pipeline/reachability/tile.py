@@ -156,7 +156,7 @@ class EndPair(TileDefaults):
         # halo of one cell.)
         if dist[y + 1, x + 1]:
             raise RunError(
-                f"st-connected: no cell around row {y + window.y}, column {x + window.x} is a hop "
+                f"is-connected: no cell around row {y + window.y}, column {x + window.x} is a hop "
                 "nearer; this is a fault of orograph, please report it"
             )
         return cells + corner, None

@@ -107,7 +107,7 @@ class RunsInTurn(Stages):
         if not self._started:
             raise InputError(
                 "sources: none is on a passable cell at an initial cost within its maximum; check "
-                "the values of their raster, nodata, target_values and source_cost"
+                "the values of their raster, nodata, source_values and source_cost"
             )
         return attributes
 

@@ -52,7 +52,7 @@ LABELS = Variable(
     "labels",
     np.dtype(np.int64),
     None,
-    {"long_name": "row-major index of the lowest cell of the smallest depression here, from 1"},
+    {"long_name": "smallest depression, by pit"},
 )
 
 HEIGHTS = ("elevation", "spill_elevation", "depth")

@@ -137,6 +137,6 @@ def _variables(raster: Raster) -> tuple[Variable, ...]:
             "depression",
             np.dtype(np.int64),
             None,
-            {"long_name": "row-major index of the depression's lowest cell, from 1"},
+            {"long_name": "depression, by its lowest cell"},
         ),
     )

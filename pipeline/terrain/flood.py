@@ -89,7 +89,7 @@ def flood_level(
     dry = raster.nodata
     if dry is None:
         dry = np.nan if raster.dtype.kind == "f" else int(np.iinfo(raster.dtype).max)
-    attributes = {"long_name": "level at which water from the sources reaches the cell"}
+    attributes = {"long_name": "flood level of the cell"}
     problem = WaterLevel(
         raster.nodata,
         connectivity,

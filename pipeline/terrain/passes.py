@@ -329,7 +329,7 @@ def pass_elevation(
     cell, whatever the tiling. The cells of the points themselves count. Each cell is read once, and
     no raster is written; the matrix is computed from the tree that joins the points. A path only
     uses cells that come before the pass in this order, and the pass itself. So it crosses the pass,
-    and it is the path of fewest steps that `st_connected` finds on these cells; from a target that
+    and it is the path of fewest steps that `is_connected` finds on these cells; from a target that
     is also a point, it is the reversed path from that point. Each pair needs a search for its path,
     and the cells of all paths are held in memory.
 

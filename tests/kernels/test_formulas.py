@@ -205,7 +205,7 @@ given = dict(friction=friction, coefficients={"effort": 2.0}, cell_size=1)
 walk = functools.partial(og.walking_time, z, [(3, 4)], model="climb", **given)
 found = walk(tile=5)["cost"].values
 assert np.array_equal(found, walk()["cost"].values)
-to = walk(direction="to", tile=5)["cost"].values
+to = walk(travel="to", tile=5)["cost"].values
 index = og.DistanceIndex.build(z, "climb.zarr", block=4, levels=0, cost="climb", **given)
 table = index.distance_matrix([(3, 4), (11, 9)]).values
 assert np.allclose(table[0, 1], found[9, 11])

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], tuple[str, ...]]] = {
         ("Terrain cost", "surface", "tobler"),
     ),
     "Reach": (
-        lambda folder: og.st_connected(np.ones((3, 4)), [(0, 0)] * 2, [(3, 2), (1, 0)], hops=True),
+        lambda folder: og.is_connected(np.ones((3, 4)), [(0, 0)] * 2, [(3, 2), (1, 0)], hops=True),
         ("connected", ">2<", "most hops", ">3<"),
     ),
     "Run": (lambda folder: og.peaks.submit(GRID), ("status", "<progress")),

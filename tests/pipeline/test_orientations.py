@@ -53,7 +53,7 @@ def rasters(seed: int, *, degrees: bool = False) -> Rasters:
     friction = rng.integers(1, 3, SHAPE) + (rng.random(SHAPE) < 0.3) * 0.1
     cells = {"heights": heights, "friction": friction, "weights": rng.random(SHAPE)}
     known = {name: placed(values, degrees=degrees) for name, values in cells.items()}
-    known["directions"] = og.flow_direction(known["heights"], encoding="esri")["direction"]
+    known["directions"] = og.flow_direction(known["heights"], codes="esri")["direction"]
     known["accumulation"] = og.flow_accumulation(known["directions"])["accumulation"]
     known["regions"] = placed(np.zeros(SHAPE, np.int32), degrees=degrees)
     for label in range(1, 6):
@@ -97,7 +97,7 @@ def _segments(layer: Any) -> dict[str, Any]:
 
 
 def _reach(known: Rasters, **options: Any) -> dict[str, Any]:
-    (path,) = og.st_connected(known["heights"] > 1, *points(known)[:3:2], snap=9, **options).paths
+    (path,) = og.is_connected(known["heights"] > 1, *points(known)[:3:2], snap=9, **options).paths
     return {"path": path.coordinates}
 
 
@@ -313,11 +313,11 @@ def test_codes_are_those_of_the_compass(encoding: str) -> None:
     code = {"taudem": 3, "esri": 64, "grass": 2, "ldd": 8}[encoding]
     for south, east in [(1, 1), *ORIENTATIONS]:
         heights = stored(placed(rows, degrees=False), south, east)
-        found = og.flow_direction(heights, encoding=encoding)["direction"]
+        found = og.flow_direction(heights, codes=encoding)["direction"]
         assert (found.values[1:-1, 1:-1] == code).all()
         # whoever made them, they are read as such
         plain = xr.DataArray(found.values, heights.coords, heights.dims)
-        upstream = og.flow_accumulation(plain, encoding=encoding)["accumulation"]
+        upstream = og.flow_accumulation(plain, codes=encoding)["accumulation"]
         assert stored(upstream, 1, 1).values[:, 4].tolist() == list(range(9, 0, -1))
 
 

@@ -115,7 +115,7 @@ def test_results_speak_of_themselves_alone(result: xr.Dataset, tmp_path: Path) -
     for made in (result, stored):
         assert not {"DataType", "RepresentationType", "units"} & set(made.attrs)
         assert made.attrs["Conventions"] == "CF-1.10"
-        assert made["cost"].attrs["long_name"] == "least cost from the nearest source"
+        assert made["cost"].attrs["long_name"] == "cost from the nearest source"
         assert "units" not in made["cost"].attrs
     lazy = og.cost_distance(heights().chunk(8), START)
     assert "source" not in lazy.encoding
@@ -135,10 +135,10 @@ def test_what_netcdf_says_of_coordinates_does_not_keep_stores_from_being_opened(
 
 @pytest.mark.parametrize("model", ["tobler", "walk"])
 def test_times_are_seconds(model: str) -> None:
-    for direction in ("from", "to"):
-        time = og.walking_time(heights(), START, model=model, direction=direction)
+    for travel in ("from", "to"):
+        time = og.walking_time(heights(), START, model=model, travel=travel)
         assert time["cost"].attrs["units"] == "s"
-        assert time["cost"].attrs["long_name"] == f"time {direction} the nearest source"
+        assert time["cost"].attrs["long_name"] == f"time {travel} the nearest source"
 
 
 # --- one raster of several ------------------------------------------------------------------
@@ -163,7 +163,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "hop_distance": lambda r, **which: og.hop_distance(r, START, **which)["hops"],
     "forest": lambda r, **which: og.minimum_spanning_forest(r, **which)["edges"],
     "components": lambda r, **which: og.connected_components(r, **which)["labels"],
-    "st_connected": lambda r, **which: og.st_connected(r, START, FAR, **which).hops,
+    "is_connected": lambda r, **which: og.is_connected(r, START, FAR, **which).hops,
 }
 
 

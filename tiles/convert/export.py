@@ -97,7 +97,7 @@ def to_geotiff(
     -----
     The file is read again before it gets its name. The long name of the raster is the description
     of the band, its units are those of the band, and its name and all other attributes, those of
-    its result too, are tags. So operations know the encoding of directions, the names of labels and
+    its result too, are tags. So operations know the codes of directions, the names of labels and
     the cost model of costs again, also from what rioxarray opens. Cells of uint8 with
     ``flag_values`` get a table of colours.
 

@@ -253,7 +253,7 @@ class _Driver:
                 raise InputError(
                     f"sources: {self.problem.name} starts nowhere: no cell of the raster of "
                     "sources is a source on a passable cell; check its values, nodata and "
-                    "target_values"
+                    "source_values"
                 )
         # links lead anywhere: what is relaxed to the end in a part of a graph is relaxed again
         is_few = self.context.gpus and self.links is None

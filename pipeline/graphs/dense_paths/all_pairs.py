@@ -254,7 +254,7 @@ class MatrixJob(DatasetJob):
         """The rasters of path lengths and, if requested, of predecessors."""
         attributes = {"long_name": "length of path"}
         distance = Variable("distance", self.matrix.dtype, self.fill, attributes)
-        before = {"long_name": "vertex before the target on the path from the source"}
+        before = {"long_name": "vertex before the target"}
         predecessor = Variable("predecessor", np.dtype(np.int32), NO_VERTEX, before)
         return (distance, predecessor) if self.traced else (distance,)
 

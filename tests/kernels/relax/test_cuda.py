@@ -424,7 +424,7 @@ def test_any_shape_and_blocks(
     [
         {},
         {"dtype": "float32", "connectivity": 16, "max_cost": 120.0},
-        {"cost": "walk", "elevation": heights((90, 72)), "direction": "to"},
+        {"cost": "walk", "elevation": heights((90, 72)), "travel": "to"},
         {"dtype": "int64", "connectivity": 4, "outputs": ("allocation", "back_direction")},
         {"sources": (np.random.default_rng(9).random((90, 72)) < 0.002).astype(np.uint8)},
     ],

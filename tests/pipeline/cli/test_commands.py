@@ -202,7 +202,7 @@ def test_a_command_is_refused_in_a_line(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("st_connected", "dem.tif", "--from", *START, "--to", *FAR),
+        ("is_connected", "dem.tif", "--from", *START, "--to", *FAR),
         ("index", "build", "dem.tif", "index.zarr", "--block", 8),
         ("all_pairs", "graph.npy", "lengths.zarr"),
     ],

@@ -65,13 +65,13 @@ CASES: dict[str, dict[str, Any]] = {
     "walking to the sources": {
         "cost": "walk",
         "elevation": np.random.default_rng(5).integers(0, 40, SHAPE).astype(float),
-        "direction": "to",
+        "travel": "to",
     },
     "sources that others reach first": {"initial_cost": [0, 4, 90, 0, 2]},
     "equal and negative labels": {"sources": labelled(np.int16, 300, -9, -(2**15), 7)},
     "large labels": {"sources": labelled(np.int64, 2**62 - 1, -(2**63), 2**53 + 1, 2**53)},
     "labels in float32": {"sources": labelled(np.float32, 3, 2e18, -5, 8)},
-    "some labels": {"sources": labelled(np.uint8, 1, 2, 3, 255), "target_values": [1, 255]},
+    "some labels": {"sources": labelled(np.uint8, 1, 2, 3, 255), "source_values": [1, 255]},
     "directions alone": {"outputs": ("cost", "back_direction")},
 }
 

@@ -125,7 +125,7 @@ def test_workers_threads_and_rasters_of_sources_change_no_bit(
     np.testing.assert_array_equal(found["cost"], expected["cost"])
     for name in ("reached_cells", "unreached_cells", "nodata_cells"):
         assert found.attrs[name] == expected.attrs[name]
-    one = eikonal(friction, sources, target_values=[9], tile=8)
+    one = eikonal(friction, sources, source_values=[9], tile=8)
     np.testing.assert_array_equal(one["cost"], eikonal(friction, [(89, 69)])["cost"])
 
 
@@ -190,8 +190,8 @@ def test_bounds_barriers_and_dtype() -> None:
     np.testing.assert_array_equal(bounded["cost"], near)
     barriers = np.isnan(friction)
     filled = np.where(barriers, 3.0, friction)
-    for direction in ("from", "to"):
-        barred = eikonal(filled, [(0, 0)], barriers=barriers, tile=16, direction=direction)
+    for travel in ("from", "to"):
+        barred = eikonal(filled, [(0, 0)], barriers=barriers, tile=16, travel=travel)
         np.testing.assert_array_equal(barred["cost"], whole_field)
     single = eikonal(friction, [(0, 0)], dtype="float32")["cost"]
     np.testing.assert_array_equal(single, whole_field.astype(np.float32))

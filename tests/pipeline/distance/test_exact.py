@@ -169,7 +169,7 @@ SLOPES = {
 def test_costs_of_slopes_equal_scipys_dijkstra(
     shared_data: Path, case: str, connectivity: int
 ) -> None:
-    cost, direction, coefficients = SLOPES[case]
+    cost, travel, coefficients = SLOPES[case]
     corner = {4: 450, 8: 450, 16: 250}[connectivity]
     elevation = read(shared_data / "dem" / "nc_fortbragg_2016.tif")[0][:corner, :corner]
     mannings = friction(shared_data, "nc_fortbragg_mannings", corner)
@@ -180,7 +180,7 @@ def test_costs_of_slopes_equal_scipys_dijkstra(
         elevation,
         cost=cost,
         connectivity=connectivity,
-        direction=direction,
+        travel=travel,
         coefficients=coefficients,
     )
     expected = oracle.cost_distance(steps, elevation.shape, sources)
@@ -190,7 +190,7 @@ def test_costs_of_slopes_equal_scipys_dijkstra(
         elevation=elevation,
         cost=cost,
         **({"coefficients": coefficients} if coefficients else {}),
-        direction=direction,
+        travel=travel,
         connectivity=connectivity,
         outputs=ALL,
         tile=123,
@@ -229,12 +229,12 @@ def test_fort_bragg_equals_grass(
 
 
 def test_distance_from_a_habitat_core_equals_grass_in_cells(shared_data: Path) -> None:
-    """Many cells are one source, chosen among six cores by `target_values`."""
+    """Many cells are one source, chosen among six cores by `source_values`."""
     grid = friction(shared_data, "lm_resistances")
     cores, _ = read(shared_data / "reference" / "lm_cores_rasterised.tif")
     labels = np.where(np.isnan(cores), 0, cores).astype(np.int16)
     assert set(np.unique(labels)) == set(range(7))
-    result = og.cost_distance(grid, labels, target_values=[1], cell_size=1, outputs=ALL, tile=190)
+    result = og.cost_distance(grid, labels, source_values=[1], cell_size=1, outputs=ALL, tile=190)
     expected, _ = read(shared_data / "reference" / "lm_cwd_from_core1.tif")
     np.testing.assert_allclose(result["cost"].values, expected, rtol=1e-12, atol=0)
     reached = np.isfinite(expected)

@@ -79,7 +79,7 @@ def test_sources_may_be_a_raster() -> None:
     sources[1, 1], sources[5, 6] = 3, 4
     found = og.hop_distance(mask, sources, tile=3)["hops"].values
     np.testing.assert_array_equal(found, levels(mask, [(1, 1), (5, 6)], 8))
-    only = og.hop_distance(mask, sources, tile=3, target_values=[4])["hops"].values
+    only = og.hop_distance(mask, sources, tile=3, source_values=[4])["hops"].values
     np.testing.assert_array_equal(only, levels(mask, [(5, 6)], 8))
 
 

@@ -102,16 +102,14 @@ CASES: dict[str, tuple[dict[str, Any], Factor]] = {
 
 
 @pytest.mark.diagonal
-@pytest.mark.parametrize("direction", ["from", "to"])
+@pytest.mark.parametrize("travel", ["from", "to"])
 @pytest.mark.parametrize("case", CASES)
-def test_costs_are_those_of_dijkstra(case: str, direction: str) -> None:
+def test_costs_are_those_of_dijkstra(case: str, travel: str) -> None:
     given, factor = CASES[case]
     friction, heights, wind = rasters()
     cost = og.TerrainCost(surface=heights, horizontal_raster=wind, **given)
-    found = og.cost_distance(
-        friction, [(4, 3)], cost=cost, cell_size=SIDE, direction=direction, tile=8
-    )
-    expected = least(friction, heights, wind, factor, sign=1 if direction == "from" else -1)
+    found = og.cost_distance(friction, [(4, 3)], cost=cost, cell_size=SIDE, travel=travel, tile=8)
+    expected = least(friction, heights, wind, factor, sign=1 if travel == "from" else -1)
     assert np.isfinite(expected).sum() > 10
     np.testing.assert_allclose(found["cost"], expected, rtol=1e-12)
 

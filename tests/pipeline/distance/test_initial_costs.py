@@ -39,7 +39,7 @@ def test_costs_by_label_are_the_least_of_one_run_for_each_source(tile: int, dtyp
     found = og.cost_distance(friction, sources, initial_cost=STARTS, outputs=ALL, **how)
     alone = [
         og.cost_distance(
-            friction, sources, target_values=[label], initial_cost=STARTS.get(label, 0), **how
+            friction, sources, source_values=[label], initial_cost=STARTS.get(label, 0), **how
         )["cost"].values
         for label in range(1, 6)
     ]

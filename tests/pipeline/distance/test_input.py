@@ -196,14 +196,14 @@ def test_barriers_are_no_overflow() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
-def test_target_values_are_exact(dtype: Any) -> None:
+def test_source_values_are_exact(dtype: Any) -> None:
     raster = np.zeros(SHAPE, dtype)
     raster[0, 0], raster[5, 6] = 2**53, 2**53 + 1
     for target, cell in ((2**53, [0, 0]), (2**53 + 1, [5, 6]), (np.uint64(2**53), [0, 0])):
-        cost = og.cost_distance(ones(), raster, target_values=[target, 2**70])["cost"].values
+        cost = og.cost_distance(ones(), raster, source_values=[target, 2**70])["cost"].values
         assert np.argwhere(cost == 0).tolist() == [cell]
     fractions = np.where(raster > 0, 0.5, 0.0)
-    cost = og.cost_distance(ones(), fractions, target_values=[0.5, 2**53 + 1])["cost"].values
+    cost = og.cost_distance(ones(), fractions, source_values=[0.5, 2**53 + 1])["cost"].values
     assert np.argwhere(cost == 0).tolist() == [[0, 0], [5, 6]]
 
 
@@ -246,7 +246,7 @@ NO_SOURCE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "a raster of NaN": (np.full(SHAPE, np.nan), {}, ("no source",)),
     "a raster without the values that count": (
         labels((1, 1), (2, 2)),
-        {"target_values": [5, 6]},
+        {"source_values": [5, 6]},
         ("no source", "5", "6"),
     ),
     "an empty list": ([], {}, ("at least one",)),
@@ -264,18 +264,18 @@ NO_SOURCE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         {"outputs": ("cost", "allocation")},
         ("-1", "row 0", "column 0", "without a source", "renumber"),
     ),
-    "a target value that is complex": (
+    "a source value that is complex": (
         labels((1, 1)),
-        {"target_values": [1j]},
-        ("target_values", "1j", "numbers"),
+        {"source_values": [1j]},
+        ("source_values", "1j", "numbers"),
     ),
-    "a target value that is not a number": (
+    "a source value that is not a number": (
         labels((1, 1)),
-        {"target_values": [np.nan]},
-        ("target_values", "nan", "finite"),
+        {"source_values": [np.nan]},
+        ("source_values", "nan", "finite"),
     ),
-    "one target value": (labels((1, 1)), {"target_values": 1}, ("target_values", "give a list")),
-    "target values for points": ([(0, 0)], {"target_values": [1]}, ("target_values", "raster")),
+    "one source value": (labels((1, 1)), {"source_values": 1}, ("source_values", "give a list")),
+    "source values for points": ([(0, 0)], {"source_values": [1]}, ("source_values", "raster")),
     "initial costs for a raster": (labels((1, 1)), {"initial_cost": [1, 2]}, ("initial_cost",)),
     "an initial cost too many": ([(0, 0)], {"initial_cost": [1, 2]}, ("initial_cost", "2", "1")),
     "a negative initial cost": ([(0, 0)], {"initial_cost": -1}, ("initial_cost", "-1", "0")),
@@ -293,7 +293,7 @@ NO_SOURCE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", NO_SOURCE)
 def test_refuses_as_sources(case: str, tmp_path: Path) -> None:
     sources, options, says = NO_SOURCE[case]
-    name = "initial_cost|target_values|snap" if options else "sources"
+    name = "initial_cost|source_values|snap" if options else "sources"
     with refused(*says, name if "sources" in name else ".", folder=tmp_path):
         og.cost_distance(ones(), sources, out=tmp_path / "cost.zarr", **options)
 
@@ -390,7 +390,7 @@ def test_degrees_with_a_crs_or_a_cell_size_are_accepted() -> None:
 
 OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "an unknown model": ({"cost": "slope"}, ("model", "'slope'", "'tobler'", "'walk'")),
-    "an unknown direction": ({"direction": "up"}, ("direction", "'up'", "'from'", "'to'")),
+    "an unknown travel": ({"travel": "up"}, ("travel", "'up'", "'from'", "'to'")),
     "6 neighbours": ({"connectivity": 6}, ("connectivity", r"\b6\b", r"\b4\b", "8", "16")),
     "neighbours as a word": ({"connectivity": "8"}, ("connectivity", "'8'")),
     "an unknown dtype": ({"dtype": "int32"}, ("dtype", "'int32'", "'float64'", "'int64'")),

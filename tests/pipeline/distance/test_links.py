@@ -42,7 +42,7 @@ def union(
 ) -> list[oracle.Steps]:
     """The steps of the grid and along links: of several between two cells the cheapest."""
     steps = oracle.list_steps(friction, **given)
-    if given.get("direction") == "to":
+    if given.get("travel") == "to":
         edges = edges[:, ::-1]
     ways = edges if directed else np.concatenate([edges, edges[:, ::-1]])
     costs = np.resize(weight, len(ways)).astype(steps[0].weight.dtype)
@@ -120,7 +120,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "directed": draw(st.booleans()),
         "sources": [(*divmod(int(n), shape[1]), i, 0.0) for i, n in enumerate(starts)],
         "dtype": dtype,
-        "direction": draw(st.sampled_from(["from", "to"])),
+        "travel": draw(st.sampled_from(["from", "to"])),
         "connectivity": 4 if dtype == "int64" else draw(st.sampled_from([4, 8, 16])),
         "max_cost": draw(st.sampled_from([np.inf, np.inf, 12.0])),
         "tile": draw(st.integers(2, 14)),
@@ -133,7 +133,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 def test_any_tiling_gives_the_shortest_paths_of_the_union(case: dict[str, Any]) -> None:
     friction, edges, weight = case["friction"], case["edges"], case["weight"]
     graph = graph_of(edges, weight, friction.size, case["directed"])
-    how = {name: case[name] for name in ("dtype", "direction", "connectivity")}
+    how = {name: case[name] for name in ("dtype", "travel", "connectivity")}
     points = [(x, y) for y, x, _, _ in case["sources"]]
     with og.config.set(field=case["field"]):
         result = og.cost_distance(
@@ -153,7 +153,7 @@ def test_a_tile_that_only_a_link_reaches_is_read_before_the_front_comes_to_it() 
     friction = np.array([[1.0, 5.0, 4.0, 2.0, 2.0]])
     edges = np.array([[3, 2], [2, 4], [1, 4], [3, 0], [1, 4], [2, 0], [3, 3]])
     weight = np.array([1, 0, 0, 1, 0, 1, 0])
-    how = {"dtype": "float64", "direction": "from", "connectivity": 4}
+    how = {"dtype": "float64", "travel": "from", "connectivity": 4}
     graph = graph_of(edges, weight, 5, False)
     with og.config.set(field=0, threads=2):
         result = og.cost_distance(friction, [(1, 0)], links=graph, outputs=ALL, tile=2, **how)
@@ -191,7 +191,7 @@ def test_extra_visits_and_losses_at_any_moment_change_no_bit(
 ) -> None:
     """Each visit leaves to the driver all keys that are open, whatever its bound."""
     friction, edges, weight = case["friction"], case["edges"], case["weight"]
-    how = {name: case[name] for name in ("dtype", "direction", "connectivity")}
+    how = {name: case[name] for name in ("dtype", "travel", "connectivity")}
     edges, weight = (edges, weight) if linked else (edges[:0], weight[:0])
     links = graph_of(edges, weight, friction.size, case["directed"]) if linked else None
     points = [(x, y) for y, x, _, _ in case["sources"]]

@@ -137,7 +137,7 @@ def result(**attrs: Any) -> xr.Dataset:
     dtype = attrs.get("dtype", "float64")
     said = {
         "cost_model": "friction",
-        "direction": "from",
+        "travel": "from",
         "connectivity": 8,
         "cell_size": [10.0, 10.0],
         "dtype": "float64",
@@ -156,18 +156,18 @@ UNLIKE: dict[str, tuple[xr.Dataset, xr.Dataset, str]] = {
     "integers and floats": (result(), result(dtype="int64"), "dtype is 'float' and 'int64'"),
     "coefficients": (
         result(cost_model="tobler", coefficients=PACE),
-        result(cost_model="tobler", coefficients=SLOW, direction="to"),
+        result(cost_model="tobler", coefficients=SLOW, travel="to"),
         r"coefficients is 0\.6 and 0\.7",
     ),
     "both from": (
         result(cost_model="walk"),
         result(cost_model="walk"),
-        "direction is 'from' and 'from'; .*'to'",
+        "travel is 'from' and 'from'; .*'to'",
     ),
     "both to": (
-        result(cost_model="walk", direction="to"),
-        result(cost_model="walk", direction="to"),
-        "direction is 'to' and 'to'",
+        result(cost_model="walk", travel="to"),
+        result(cost_model="walk", travel="to"),
+        "travel is 'to' and 'to'",
     ),
     "a shifted grid": (
         result(),
@@ -193,7 +193,7 @@ def test_a_corridor_refuses_unlike(case: str) -> None:
 
 def test_a_corridor_of_what_fits() -> None:
     there = result(cost_model="tobler", coefficients=PACE)
-    back = result(cost_model="tobler", coefficients=0.6, direction="to")  # as NetCDF has it
+    back = result(cost_model="tobler", coefficients=0.6, travel="to")  # as NetCDF has it
     doubled = 2.0 * np.arange(12).reshape(3, 4)
     assert og.corridor(there, back).values.tolist() == doubled.tolist()
     rounded = back.assign_coords(x=back.x + 1e-9)
@@ -223,22 +223,22 @@ def test_a_tobler_corridor_is_what_the_path_costs() -> None:
     heights = located(np.random.default_rng(3).integers(0, 9, (9, 11)).astype(float))
     start, end = [(500, 100)], [(600, 20)]
     there = og.walking_time(heights, start, outputs=BOTH)
-    back = og.walking_time(heights, end, direction="to")
-    assert (there.attrs["direction"], back.attrs["direction"]) == ("from", "to")
+    back = og.walking_time(heights, end, travel="to")
+    assert (there.attrs["travel"], back.attrs["travel"]) == ("from", "to")
     assert there.attrs["coefficients"] == [0.6]
     (path,) = og.least_cost_path(there, end)
     ways = og.corridor(there, back).values
     assert ways.min() == pytest.approx(path.cost, rel=1e-12)
     assert ways[tuple(path.cells.T)] == pytest.approx(path.cost, rel=1e-12)
-    with pytest.raises(og.InputError, match="direction"):
+    with pytest.raises(og.InputError, match="travel"):
         og.corridor(there, og.walking_time(heights, end))
 
 
 def test_a_stored_result_says_what_its_costs_are_of(tmp_path: Path) -> None:
     cells = located(np.ones((4, 5)))
-    og.cost_distance(cells, [(500, 100)], direction="to", out=tmp_path / "a.zarr", tile=2)
+    og.cost_distance(cells, [(500, 100)], travel="to", out=tmp_path / "a.zarr", tile=2)
     attrs = og.open(tmp_path / "a.zarr").attrs
-    assert (attrs["direction"], attrs["dtype"]) == ("to", "float64")
+    assert (attrs["travel"], attrs["dtype"]) == ("to", "float64")
     assert list(attrs["cell_size"]) == [10.0, 10.0]
     globe = located(np.ones((4, 5)) , 7.0, 45.0).rio.write_crs("EPSG:4326")  # fmt: skip
     globe = globe.assign_coords(y=45 - 0.01 * np.arange(4), x=7 + 0.01 * np.arange(5))

@@ -150,7 +150,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     )
     cost = draw(st.sampled_from(["friction", "friction", "absolute_difference", "walk"]))
     connectivity = draw(st.sampled_from([4, 8, 16]))
-    direction = draw(st.sampled_from(["from", "to"]))
+    travel = draw(st.sampled_from(["from", "to"]))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     palette = 2.0 * np.array(draw(st.lists(st.integers(0, 10), min_size=1, max_size=5)))
     gaps = draw(st.sampled_from([0.0, 0.1, 0.35, 0.6]))
@@ -188,7 +188,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     if dtype == "int64" and kind == "points that cost":
         sent["initial_cost"], sources = 0, [(y, x, k, 0.0) for y, x, k, _ in sources]
     sides = draw(st.sampled_from([(1.0, 1.0), (3.0, 4.0), (4.0, 3.0)]))
-    how = {"cost": cost, "connectivity": connectivity, "direction": direction, "dtype": dtype}
+    how = {"cost": cost, "connectivity": connectivity, "travel": travel, "dtype": dtype}
     steps = oracle.list_steps(**rasters, **how, lengths=oracle.planar(sides))
     max_cost = draw(st.sampled_from([np.inf, np.inf, 0.0, 12.0, 60.0]))
     if dtype == "int64":
@@ -422,7 +422,7 @@ def test_a_source_dearer_than_the_way_to_it_is_passed_over(tile: int) -> None:
     assert float(one["cost"][2, 4]) == 4.5
 
 
-def test_target_values_choose_among_the_labels() -> None:
+def test_source_values_choose_among_the_labels() -> None:
     grid = obstacles((30, 31), 0.1)
     labels = np.where(np.isnan(grid), 0, np.random.default_rng(2).integers(0, 40, grid.shape))
     labels[labels > 6] = 0
@@ -430,7 +430,7 @@ def test_target_values_choose_among_the_labels() -> None:
         sources = [
             (y, x, int(labels[y, x]), 0.0) for y, x in np.argwhere(np.isin(labels, chosen)).tolist()
         ]
-        result = og.cost_distance(grid, labels, target_values=chosen, tile=8, outputs=ALL)
+        result = og.cost_distance(grid, labels, source_values=chosen, tile=8, outputs=ALL)
         assert_is(result, oracle.list_steps(grid), sources)
         if len(chosen) == 6:
             assert_same(og.cost_distance(grid, labels, tile=11, outputs=ALL), result)
@@ -469,23 +469,23 @@ def test_max_cost_is_exact(
 def test_to_is_from_over_the_graph_with_every_step_turned_round(cost: str) -> None:
     elevation = np.random.default_rng(4).integers(0, 9, (40, 37)) * 0.25
     ways = {}
-    for direction in ("from", "to"):
+    for travel in ("from", "to"):
         results = [
             og.walking_time(
                 elevation,
                 [(5, 5), (30, 30)],
                 model=cost,
-                direction=direction,
+                travel=travel,
                 tile=tile,
                 outputs=ALL,
             )
             for tile in (40, 9)
         ]
         assert_same(*results)
-        ways[direction] = results[0]["cost"].values
-        steps = oracle.list_steps(None, elevation, cost=cost, direction=direction)
+        ways[travel] = results[0]["cost"].values
+        steps = oracle.list_steps(None, elevation, cost=cost, travel=travel)
         expected = oracle.cost_distance(steps, elevation.shape, at((5, 5), (30, 30)))
-        np.testing.assert_allclose(ways[direction], expected.cost, rtol=1e-12)
+        np.testing.assert_allclose(ways[travel], expected.cost, rtol=1e-12)
     assert (ways["from"] != ways["to"]).any()
 
 

@@ -207,15 +207,15 @@ def areas() -> Array:
 BY_LABEL = {"multiplier": {4: 2.0, 9: 0.5}, "maximum": {1: 60.0}}
 
 
-@pytest.mark.parametrize("how", [{}, {"target_values": [4, 1, 2]}, {"initial_cost": {4: 3, 2: 5}}])
+@pytest.mark.parametrize("how", [{}, {"source_values": [4, 1, 2]}, {"initial_cost": {4: 3, 2: 5}}])
 def test_rasters_by_label(how: dict[str, Any]) -> None:
     friction, sources = landscape(), areas()
     found = og.cost_distance(friction, sources, source_cost=BY_LABEL, outputs=ALL, tile=8, **how)
-    labels = how.get("target_values", [1, 2, 4, 9])
+    labels = how.get("source_values", [1, 2, 4, 9])
     fields = []
     for label in labels:
         starts = how.get("initial_cost", {})
-        plain = og.cost_distance(friction, sources, target_values=[label])["cost"].values
+        plain = og.cost_distance(friction, sources, source_values=[label])["cost"].values
         own = BY_LABEL["multiplier"].get(label, 1), 0, BY_LABEL["maximum"].get(label, np.inf)
         fields.append(accumulated(plain, starts.get(label, 0), *own))
     expected = np.min(fields, axis=0)
@@ -238,7 +238,7 @@ def test_no_other_label_may_be_left() -> None:
     )
     assert found.attrs["source_runs"] == 3
     plain = [
-        og.cost_distance(np.ones((4, 5)), sources, target_values=[n])["cost"].values for n in (1, 2)
+        og.cost_distance(np.ones((4, 5)), sources, source_values=[n])["cost"].values for n in (1, 2)
     ]
     np.testing.assert_array_equal(found["cost"], np.minimum(2 * plain[0], 3 * plain[1]))
 

@@ -136,13 +136,13 @@ CASES: dict[str, tuple[dict[str, Any], Factor]] = {
 
 
 @pytest.mark.diagonal
-@pytest.mark.parametrize("direction", ["from", "to"])
+@pytest.mark.parametrize("travel", ["from", "to"])
 @pytest.mark.parametrize("case", CASES)
-def test_costs_are_those_of_dijkstra(case: str, direction: str) -> None:
+def test_costs_are_those_of_dijkstra(case: str, travel: str) -> None:
     given, factor = CASES[case]
     friction, heights, others = rasters()
-    sign = 1 if direction == "from" else -1
-    how: dict[str, Any] = {"cell_size": SIDE, "direction": direction, "tile": 8}
+    sign = 1 if travel == "from" else -1
+    how: dict[str, Any] = {"cell_size": SIDE, "travel": travel, "tile": 8}
     for surface, elevation in ((heights, heights), (others, heights)):
         cost = og.TerrainCost(surface=surface, elevation=elevation, **given)
         found = og.cost_distance(friction, [(4, 3)], cost=cost, **how)["cost"]

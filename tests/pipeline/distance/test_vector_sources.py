@@ -111,10 +111,10 @@ def test_hops_and_indices_from_areas(friction: xr.DataArray, cores: Any, tmp_pat
 
 
 def test_some_of_the_labels_are_sources(friction: xr.DataArray, cores: Any) -> None:
-    one = og.cost_distance(friction, cores, label="core_id", target_values=[7], outputs=BOTH)
+    one = og.cost_distance(friction, cores, label="core_id", source_values=[7], outputs=BOTH)
     assert set(np.unique(one["allocation"])) == {7}
-    with pytest.raises(og.InputError, match=r"target_values: \[8.*which are \[7, 41\]"):
-        og.cost_distance(friction, cores, label="core_id", target_values=[8])
+    with pytest.raises(og.InputError, match=r"source_values: \[8.*which are \[7, 41\]"):
+        og.cost_distance(friction, cores, label="core_id", source_values=[8])
 
 
 def test_an_area_may_reach_into_nodata(friction: xr.DataArray, cores: Any) -> None:
@@ -218,7 +218,7 @@ def test_points_are_taken_from_files(friction: xr.DataArray, cores: Any, tmp_pat
     result = og.cost_distance(friction, path, outputs=("cost", "back_direction"))
     assert (result["cost"] == 0).sum() == 2
     assert [p.cost for p in og.least_cost_path(result, path)] == [0, 0]
-    assert og.st_connected(friction, path, path).hops.tolist() == [0, 0]
+    assert og.is_connected(friction, path, path).hops.tolist() == [0, 0]
 
 
 # --- on real data ----------------------------------------------------------------------------

@@ -40,19 +40,19 @@ def test_any_tiling_gives_the_lengths_of_plain_loops(
     codes = oracle.encode(step, leaves, case.valid, encoding).astype(np.int16)
     rng = np.random.default_rng(seed)
     streams = None if share is None else case.valid & (rng.random(step.shape) < share)
-    found = og.flow_distance(codes, streams, encoding=encoding, cell_size=size, **case.cut)
+    found = og.flow_distance(codes, streams, codes=encoding, cell_size=size, **case.cut)
     expected = oracle.lengths(step, leaves, streams, size)
     expected[~case.valid] = np.nan
     # each step is rounded, of at most as many as there are cells
     within = step.size * 2.0**-20 * min(1.0, max(size))
     np.testing.assert_allclose(found["distance"], expected, rtol=1e-12, atol=within)
-    whole = og.flow_distance(codes, streams, encoding=encoding, cell_size=size)
+    whole = og.flow_distance(codes, streams, codes=encoding, cell_size=size)
     np.testing.assert_array_equal(found["distance"], whole["distance"])
 
 
 def test_steps_are_rounded_to_multiples_of_a_power_of_two() -> None:
     codes = np.full((40, 40), 8, np.uint8)  # south-east
-    found = og.flow_distance(codes, encoding="taudem", tile=16)["distance"].values
+    found = og.flow_distance(codes, codes="taudem", tile=16)["distance"].values
     steps = np.minimum(*np.mgrid[39:-1:-1, 39:-1:-1])
     np.testing.assert_array_equal(found, steps * (round(math.sqrt(2) * 2**20) / 2**20))
 
@@ -82,7 +82,7 @@ def test_lengths_on_geographic_grids_are_those_of_geodesics(tile: int | None) ->
     )
     codes[2, 2] = 7
     codes = codes.assign_coords(spatial_ref=crs)
-    found = og.flow_distance(codes, encoding="taudem", tile=tile)["distance"]
+    found = og.flow_distance(codes, codes="taudem", tile=tile)["distance"]
     way = [(0, 0), (0, 1), (1, 2), (2, 2), (3, 2)]
     points = [(place["lon"][x], place["lat"][y]) for y, x in way]
     globe = Geod(ellps="WGS84")
@@ -109,7 +109,7 @@ def test_distances_of_pyflwdir(streams: bool) -> None:
     codes = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(codes, ftype="d8")
     to = network.upstream_area("cell") > 60 if streams else None
-    found = og.flow_distance(codes, to, encoding="esri", cell_size=1, tile=32)["distance"].values
+    found = og.flow_distance(codes, to, codes="esri", cell_size=1, tile=32)["distance"].values
     network.transform = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)  # its kernels take a tuple alone
     theirs = network.stream_distance(mask=to, unit="m")
     reached = ~np.isnan(found)
@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a circle": (CIRCLE, {}, "direction: the water of row 9, column 7 comes back to it"),
     "a circle over tiles": (FAR_CIRCLE, {}, "direction: the water of row 4, column .* comes back"),
     "no direction": (HOLE, {"to": GOOD}, "to: the cell at row 6, column 13 is one, and has no dir"),
-    "no encoding": (GOOD, {"encoding": None}, "encoding: the directions do not say theirs"),
+    "no codes": (GOOD, {"codes": None}, "codes: the directions do not say theirs"),
     "too large": (GOOD, {"cell_size": 1.7e308}, "cell_size: the longest step is inf"),
     "too small": (GOOD, {"cell_size": 1e-320}, "cell_size: the longest step is 1.4"),
     "no size": (GOOD, {"cell_size": 0}, "cell_size: 0; give one side"),
@@ -141,13 +141,13 @@ def test_what_has_no_distance_is_refused(
     codes: Any, options: dict[str, Any], says: str, tile: int | None
 ) -> None:
     with pytest.raises(og.InputError, match=says):
-        og.flow_distance(codes, **{"encoding": "taudem", "tile": tile, **options})
+        og.flow_distance(codes, **{"codes": "taudem", "tile": tile, **options})
 
 
 def test_a_stream_ends_a_circle() -> None:
     to = np.zeros(GOOD.shape)
     to[9, 8] = 1
-    found = og.flow_distance(CIRCLE, to, encoding="taudem", tile=8)["distance"].values
+    found = og.flow_distance(CIRCLE, to, codes="taudem", tile=8)["distance"].values
     assert found[9, 7] == 1
     assert found[9, 8] == 0
     assert np.isnan(found[10, 8])

@@ -38,7 +38,7 @@ def test_any_tiling_gives_the_heights_of_plain_loops(case: Case, seed: int, shar
         below = elevation[cells[first[cell]]]
         expected[cell] = elevation[cell].item() - below.item()
     found = og.height_above_drainage(
-        elevation, codes, streams, encoding="esri", nodata=case.nodata, **case.cut
+        elevation, codes, streams, codes="esri", nodata=case.nodata, **case.cut
     )["height"]
     np.testing.assert_array_equal(found, expected)
 
@@ -48,7 +48,7 @@ def test_heights_of_pyflwdir() -> None:
     heights, codes = fractal(150), flow_of_peers.esri_codes()
     network = pyflwdir.from_array(codes, ftype="d8")
     streams = network.upstream_area("cell") > 60
-    found = og.height_above_drainage(heights, codes, streams, encoding="esri", tile=32)["height"]
+    found = og.height_above_drainage(heights, codes, streams, codes="esri", tile=32)["height"]
     theirs = network.hand(streams, heights)
     reached = ~np.isnan(found.values)
     assert reached.mean() > 0.5
@@ -66,14 +66,14 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_the_greatest_integer_is_refused(dtype: type) -> None:
     heights = np.full((20, 20), np.iinfo(dtype).max - 1, dtype)
-    found = og.height_above_drainage(heights, GOOD, GOOD, encoding="taudem", tile=8)
+    found = og.height_above_drainage(heights, GOOD, GOOD, codes="taudem", tile=8)
     assert (found["height"] == 0).all()
     heights[17, 4] += 1
     with pytest.raises(og.InputError, match=r"elevation: \d+ at row 17, column 4 is the g"):
-        og.height_above_drainage(heights, GOOD, GOOD, encoding="taudem", tile=8)
+        og.height_above_drainage(heights, GOOD, GOOD, codes="taudem", tile=8)
 
 
 @pytest.mark.parametrize(("codes", "streams", "says"), REFUSED.values(), ids=[*REFUSED.keys()])
 def test_what_has_no_height_above_streams_is_refused(codes: Any, streams: Any, says: str) -> None:
     with pytest.raises(og.InputError, match=says):
-        og.height_above_drainage(np.eye(20), codes, streams, encoding="taudem", tile=8)
+        og.height_above_drainage(np.eye(20), codes, streams, codes="taudem", tile=8)

@@ -84,7 +84,7 @@ def test_any_tiling_gives_the_links_of_plain_loops(
         amounts *= np.random.default_rng(threshold).random(step.shape)
     amounts[~case.valid] = np.nan
     found = og.streams(
-        codes, amounts, threshold, elevation=case.elevation, encoding=encoding, **case.cut
+        codes, amounts, threshold, elevation=case.elevation, codes=encoding, **case.cut
     )
     links = network(step, leaves, case.valid & (amounts >= threshold))
     of_links = orders(links)
@@ -119,7 +119,7 @@ def test_any_tiling_gives_the_links_of_plain_loops(
             assert at[int(found["upstream"][k])] == most
         else:
             assert found["upstream"][k] == 0
-    whole = og.streams(codes, amounts, threshold, elevation=case.elevation, encoding=encoding)
+    whole = og.streams(codes, amounts, threshold, elevation=case.elevation, codes=encoding)
     xr.testing.assert_identical(found, whole)
 
 
@@ -129,7 +129,7 @@ def test_orders_of_pyflwdir() -> None:
     peer = pyflwdir.from_array(esri, ftype="d8")
     count = peer.upstream_area()
     streams = count >= 20
-    found = og.streams(esri, count, 20, encoding="esri", tile=32)
+    found = og.streams(esri, count, 20, codes="esri", tile=32)
     np.testing.assert_array_equal(found["order"], peer.stream_order(mask=streams, type="strahler"))
 
 
@@ -173,11 +173,11 @@ def test_circles_are_refused(tile: int | None) -> None:
     for threshold in (1, 2):
         amounts = np.array([[2, 2, 1], [2, 2, 1]])
         with pytest.raises(og.InputError, match=sentence):
-            og.streams(codes, amounts, threshold, encoding="taudem", tile=tile)
+            og.streams(codes, amounts, threshold, codes="taudem", tile=tile)
 
 
 def test_no_streams_at_all() -> None:
-    found = og.streams(np.ones((4, 4), np.uint8), np.ones((4, 4)), 9, encoding="taudem", tile=2)
+    found = og.streams(np.ones((4, 4), np.uint8), np.ones((4, 4)), 9, codes="taudem", tile=2)
     assert found.attrs["link_count"] == found.sizes["links"] == found.sizes["vertices"] == 0
     assert len(og.stream_lines(found)) == 0
 
@@ -195,7 +195,7 @@ def test_what_has_no_streams_is_refused(change: dict[str, Any], sentence: str) -
         "direction": np.ones((4, 4), np.uint8), "accumulation": np.ones((4, 4)), "threshold": 1,
     } | change  # fmt: skip
     with pytest.raises(og.InputError, match=sentence):
-        og.streams(**arguments, encoding="taudem")
+        og.streams(**arguments, codes="taudem")
 
 
 def test_other_results_have_no_lines() -> None:

@@ -25,12 +25,12 @@ def test_any_tiling_gives_the_lengths_of_plain_loops(
 ) -> None:
     step, leaves = oracle.directions(case.elevation, case.valid)
     codes = oracle.encode(step, leaves, case.valid, encoding).astype(np.int16)
-    found = og.upstream_length(codes, encoding=encoding, cell_size=size, **case.cut)["length"]
+    found = og.upstream_length(codes, codes=encoding, cell_size=size, **case.cut)["length"]
     expected = longest(step, leaves, size)
     expected[~case.valid] = np.nan
     within = step.size * 2.0**-20 * min(1.0, max(size))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=within)
-    whole = og.upstream_length(codes, encoding=encoding, cell_size=size)["length"]
+    whole = og.upstream_length(codes, codes=encoding, cell_size=size)["length"]
     np.testing.assert_array_equal(found, whole)
 
 
@@ -64,4 +64,4 @@ def test_the_longest_way_is_that_of_the_farthest_cell() -> None:
 def test_circles_are_refused(tile: int | None) -> None:
     codes = np.array([[1, 7], [3, 5]], np.uint8)
     with pytest.raises(og.InputError, match="direction: the water of row 0, column 0 comes back"):
-        og.upstream_length(codes, encoding="taudem", tile=tile)
+        og.upstream_length(codes, codes="taudem", tile=tile)

@@ -28,7 +28,7 @@ def test_any_tiling_gives_the_watersheds_of_plain_loops(
     codes = oracle.encode(step, leaves, case.valid, encoding).astype(np.int16)
     stops = np.argwhere(case.valid & ((step == 8) | leaves)).tolist()
     numbered = {tuple(cell): number for number, cell in enumerate(stops, 1)}
-    found = og.watersheds(codes, encoding=encoding, **case.cut)
+    found = og.watersheds(codes, codes=encoding, **case.cut)
     np.testing.assert_array_equal(found["watershed"], oracle.ends(step, leaves, numbered))
     assert found.attrs["watershed_count"] == len(stops)
     cells = np.argwhere(case.valid)
@@ -36,7 +36,7 @@ def test_any_tiling_gives_the_watersheds_of_plain_loops(
         return
     chosen = np.random.default_rng(seed).permutation(cells)[:9]
     outlets = {tuple(cell): number for number, cell in enumerate(chosen.tolist())}
-    found = og.watersheds(codes, chosen[:, ::-1].astype(float), encoding=encoding, **case.cut)
+    found = og.watersheds(codes, chosen[:, ::-1].astype(float), codes=encoding, **case.cut)
     expected = oracle.ends(step, leaves, outlets)
     np.testing.assert_array_equal(found["watershed"], expected)
     parents = []
@@ -52,7 +52,7 @@ def test_basins_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
     codes = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(codes, ftype="d8")
-    found = og.watersheds(codes, encoding="esri", tile=32)["watershed"].values
+    found = og.watersheds(codes, codes="esri", tile=32)["watershed"].values
     theirs = network.basins(ids=np.arange(1, network.idxs_pit.size + 1, dtype=np.uint32))
     order = np.argsort(network.idxs_pit)
     number = np.empty(order.size + 1, int)
@@ -88,7 +88,7 @@ def test_outlets_are_moved_to_the_largest_accumulation() -> None:
 def test_outlets_of_a_layer_bear_its_labels() -> None:
     codes = np.full((5, 5), 7, np.uint8)
     layer = gpd.GeoDataFrame({"gauge": [70, 30]}, geometry=[Point(2, 4), Point(2, 2)])
-    found = og.watersheds(codes, layer, label="gauge", encoding="taudem")
+    found = og.watersheds(codes, layer, label="gauge", codes="taudem")
     assert found["watershed"].values[:, 2].tolist() == [30, 30, 30, 70, 70]
     assert (found["watershed"].values[:, 1] == -1).all()
     assert found["label"].values.tolist() == [70, 30]
@@ -121,4 +121,4 @@ def test_what_has_no_watersheds_is_refused(
     codes: Any, outlets: Any, options: dict[str, Any], says: str, tile: int | None
 ) -> None:
     with pytest.raises(og.InputError, match=says):
-        og.watersheds(codes, outlets, encoding="taudem", tile=tile, **options)
+        og.watersheds(codes, outlets, codes="taudem", tile=tile, **options)

@@ -200,9 +200,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "all pairs by Dijkstra": lambda **o: call(
         og.all_pairs, MATRIX, tile=16, method="dijkstra", **o
     ),
-    "st-connected": lambda out, **o: call(og.st_connected, SMALL, (0, 0), (20, 20), path=True, **o),
+    "is-connected": lambda out, **o: call(og.is_connected, SMALL, (0, 0), (20, 20), path=True, **o),
     "pairs": lambda out, **o: call(
-        og.st_connected, SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
+        og.is_connected, SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
     ),
 }
 
@@ -219,7 +219,7 @@ def said(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 # one of each engine; all operations are run where the dashboard groups their tasks
-ENGINES = ("cost", "forest", "all pairs", "st-connected")
+ENGINES = ("cost", "forest", "all pairs", "is-connected")
 
 
 @pytest.mark.usefixtures("impatient")
@@ -374,7 +374,7 @@ def test_a_run_that_waits_for_its_first_worker_can_be_cancelled(tmp_path: Path) 
 @pytest.mark.parametrize(
     "operation",
     [
-        *("cost", "st-connected", "forest"),
+        *("cost", "is-connected", "forest"),
         *(pytest.param(name, marks=pytest.mark.long) for name in ("hops", "pairs")),
     ],
 )
@@ -502,10 +502,10 @@ STAGES = {
     "all pairs": {f"all-pairs-{s}" for s in ("diagonals", "panel", "rest", "write")},
     "all pairs by squaring": {f"all-pairs-{s}" for s in ("square", "sum-up", "write")},
     "all pairs by Dijkstra": {"all-pairs-sources"},
-    "st-connected": {"st-connected-visit", "st-connected-trace"},
+    "is-connected": {"is-connected-visit", "is-connected-trace"},
     "pairs": {
-        "st-connected-search",
-        *(f"st-connected-components-{s}" for s in ("tiles", "merge", "root", "split", "write")),
+        "is-connected-search",
+        *(f"is-connected-components-{s}" for s in ("tiles", "merge", "root", "split", "write")),
     },
     "sources in a raster": {
         "cost-distances-look", "cost-distances-visit", "cost-distances-write",

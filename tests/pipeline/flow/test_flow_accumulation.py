@@ -44,7 +44,7 @@ def test_any_tiling_gives_the_sums_of_plain_loops(
         "large": (rng.random(step.shape) * 1e12).astype(np.float32),
     }[kind]
     result = og.flow_accumulation(
-        codes.astype(np.int16), weights=weights, encoding=encoding, **case.cut
+        codes.astype(np.int16), weights=weights, codes=encoding, **case.cut
     )["accumulation"]
     if kind in ("cells", "whole"):
         fell = np.ones(step.shape, int) if weights is None else weights.astype(int)
@@ -85,7 +85,7 @@ def test_what_leaves_is_what_fell(noise: bool) -> None:
     if noise:
         heights = np.random.default_rng(2).integers(0, 4, heights.shape)
     for depressions in ("fill", "keep"):
-        flow = og.flow_direction(heights, depressions=depressions, encoding="ldd", tile=32)
+        flow = og.flow_direction(heights, depressions=depressions, codes="ldd", tile=32)
         count = og.flow_accumulation(flow, tile=16)["accumulation"].values
         ends = flow["direction"].values == 5
         assert count[ends].sum() == heights.size
@@ -139,8 +139,8 @@ def test_a_run_that_fails_in_any_stage_goes_on_from_there(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"method": "d8", "encoding": "esri"}, "encoding: heights have none"),
-        ({"encoding": "esri", "cell_size": 2}, "cell_size: 2; only heights need it"),
+        ({"method": "d8", "codes": "esri"}, "codes: heights have none"),
+        ({"codes": "esri", "cell_size": 2}, "cell_size: 2; only heights need it"),
     ],
 )
 def test_what_only_heights_or_only_directions_have_is_refused(
@@ -160,7 +160,7 @@ def test_areas_of_a_geographic_grid_are_those_of_the_ellipsoid() -> None:
     place = {"lat": [60.5, 59.5, 58.5], "lon": [5.0, 6.0]}
     codes = xr.DataArray(np.full((3, 2), 7, np.uint8), place, ("lat", "lon"))
     found = og.flow_accumulation(
-        codes.assign_coords(spatial_ref=crs), weights="area", encoding="taudem", tile=1
+        codes.assign_coords(spatial_ref=crs), weights="area", codes="taudem", tile=1
     )["accumulation"]
     lons, lats = [0, 1, 1, 0], [58, 58, 61, 61]
     area = abs(Geod(ellps="WGS84").polygon_area_perimeter(lons, lats)[0])
@@ -180,26 +180,26 @@ def test_areas_of_a_geographic_grid_are_those_of_the_ellipsoid() -> None:
 )
 def test_a_sum_is_rounded_once(parts: tuple[float, ...]) -> None:
     codes = np.full((1, len(parts)), 1, np.uint8)
-    found = og.flow_accumulation(codes, weights=np.array([parts]), encoding="taudem", tile=2)
+    found = og.flow_accumulation(codes, weights=np.array([parts]), codes="taudem", tile=2)
     assert found["accumulation"].values[0, -1] == float(sum(map(Fraction, parts)))
 
 
 def test_areas_that_could_add_up_to_too_much_are_refused() -> None:
     codes = xr.DataArray(np.ones((2, 2), np.uint8), {"y": [1e10, 0], "x": [0, 1e10]}, ("y", "x"))
     with pytest.raises(og.InputError, match=r"direction: cells of up to 1e\+20 .*, of which 4"):
-        og.flow_accumulation(codes, weights="area", encoding="taudem")
+        og.flow_accumulation(codes, weights="area", codes="taudem")
 
 
 def test_nodata_between_codes_is_none_of_them() -> None:
     codes = np.array([[1, 0]], np.float32)
-    found = og.flow_accumulation(codes, encoding="taudem", nodata=0.5)
+    found = og.flow_accumulation(codes, codes="taudem", nodata=0.5)
     assert found["accumulation"].values.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("stated", [["taudem"], {}, 3, "d8"])
 def test_an_attribute_that_names_no_encoding_is_left_aside(stated: object) -> None:
-    codes = xr.DataArray(GOOD, dims=("y", "x"), attrs={"flow_encoding": stated})
-    with pytest.raises(og.InputError, match="encoding: the directions do not say theirs"):
+    codes = xr.DataArray(GOOD, dims=("y", "x"), attrs={"flow_codes": stated})
+    with pytest.raises(og.InputError, match="codes: the directions do not say theirs"):
         og.flow_accumulation(codes)
 
 
@@ -217,7 +217,7 @@ def test_heights_in_place_of_directions_are_told_by_their_values(tmp_path: Path)
     found = {
         name
         for name in og.__all__
-        if "encoding" in getattr(getattr(og, name), "__signature__", signature(print)).parameters
+        if "codes" in getattr(getattr(og, name), "__signature__", signature(print)).parameters
     }
     assert found - {"flow_direction"} == set(READ_DIRECTIONS)
     heights = np.linspace(250, 2295, 20).reshape(4, 5)
@@ -229,7 +229,7 @@ def test_heights_in_place_of_directions_are_told_by_their_values(tmp_path: Path)
             with pytest.raises(og.InputError, match=told):
                 getattr(og, name)(*others[:place], raster, *others[place:])
     codes = np.full((4, 5), 3.0)  # of a file of floats
-    with pytest.raises(og.InputError, match="encoding: the directions do not say theirs"):
+    with pytest.raises(og.InputError, match="codes: the directions do not say theirs"):
         og.flow_accumulation(codes)
 
 
@@ -248,16 +248,16 @@ def test_sums_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
     esri = flow_of_peers.esri_codes()
     network = pyflwdir.from_array(esri, ftype="d8")
-    found = og.flow_accumulation(esri, encoding="esri", tile=32)["accumulation"]
+    found = og.flow_accumulation(esri, codes="esri", tile=32)["accumulation"]
     np.testing.assert_array_equal(found, network.upstream_area("cell"))
     weights = np.random.default_rng(1).random(esri.shape)
-    found = og.flow_accumulation(esri, weights=weights, encoding="esri", tile=32)["accumulation"]
+    found = og.flow_accumulation(esri, weights=weights, codes="esri", tile=32)["accumulation"]
     np.testing.assert_allclose(found, network.accuflux(weights), rtol=1e-10)
 
 
 def test_sums_of_pysheds() -> None:
     recorded = np.load(flow_of_peers.RECORD)
-    found = og.flow_accumulation(recorded["codes"], encoding="esri", tile=32)
+    found = og.flow_accumulation(recorded["codes"], codes="esri", tile=32)
     np.testing.assert_array_equal(found["accumulation"], recorded["sums"])
 
 
@@ -291,7 +291,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a circle": (CIRCLE, {}, "direction: the water of row 9, column 7 comes back to it"),
     "a circle over tiles": (FAR_CIRCLE, {}, "direction: the water of row 4, column .* comes back"),
     "a code": (UNKNOWN, {}, "direction: 77 at row 3, column 17 is not a code of 'taudem'"),
-    "no encoding": (GOOD, {"encoding": None}, "encoding: the directions do not say theirs"),
+    "no codes": (GOOD, {"codes": None}, "codes: the directions do not say theirs"),
     "NaN": (GOOD, {"weights": weights_with(np.nan)}, "weights: nan at row 6, column 13; where"),
     "negative": (GOOD, {"weights": weights_with(-2)}, "weights: -2.0 at row 6, column 13; where"),
     "too large": (GOOD, {"weights": weights_with(2.0**55)}, "weights: .* must be 0 to 1.153e"),
@@ -304,13 +304,13 @@ def test_what_cannot_be_accumulated_is_refused(
     codes: Any, options: dict[str, Any], says: str, tile: int | None
 ) -> None:
     with pytest.raises(og.InputError, match=says):
-        og.flow_accumulation(codes, **{"encoding": "taudem", "tile": tile, **options})
+        og.flow_accumulation(codes, **{"codes": "taudem", "tile": tile, **options})
 
 
 def test_weights_are_not_wanted_where_there_is_no_direction() -> None:
     codes = GOOD.copy()
     codes[6, 13] = codes[15, 1] = 255
-    found = og.flow_accumulation(codes, weights=weights_with(np.nan), encoding="taudem", tile=8)
+    found = og.flow_accumulation(codes, weights=weights_with(np.nan), codes="taudem", tile=8)
     assert np.isnan(found["accumulation"].values[6, 13])
     assert found["accumulation"].values[5, 13] == 6
     assert found["accumulation"].values[19, 13] == 13
@@ -320,7 +320,7 @@ def test_weights_are_not_wanted_where_there_is_no_direction() -> None:
 def test_all_water_of_real_terrain_leaves_it(name: str, shared_data: Path) -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
     elevation = shared_data / "dem" / f"{name}.tif"
-    flow = og.flow_direction(elevation, encoding="esri", tile=256)
+    flow = og.flow_direction(elevation, codes="esri", tile=256)
     assert flow.attrs["sink_count"] == 0
     codes = flow["direction"].values
     count = og.flow_accumulation(flow, tile=256)["accumulation"].values

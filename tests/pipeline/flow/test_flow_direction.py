@@ -32,7 +32,7 @@ def test_any_tiling_gives_the_directions_of_plain_loops(
     result = og.flow_direction(
         case.elevation,
         depressions="fill" if fill else "keep",
-        encoding=encoding,
+        codes=encoding,
         cell_size=size,
         nodata=case.nodata,
         **case.cut,
@@ -171,7 +171,7 @@ def test_a_store_and_an_array_have_the_same_directions(
         stored = og.flow_direction(tmp_path / "dem.zarr", out=tmp_path / "flow.zarr", **how)
     expected = og.flow_direction(heights, **how)
     np.testing.assert_array_equal(stored["direction"], expected["direction"])
-    assert stored["direction"].attrs["flow_encoding"] == "taudem"
+    assert stored["direction"].attrs["flow_codes"] == "taudem"
     assert stored.attrs == expected.attrs
     assert sorted(stored.data_vars) == ["direction"]
     assert not (tmp_path / "flow.zarr.partial").exists()
@@ -213,7 +213,7 @@ def test_flats_of_the_greatest_height_beside_nodata(tile: int) -> None:
 
 def test_directions_of_pysheds_where_one_slope_is_the_steepest() -> None:
     heights, theirs = flow_of_peers.steep_heights(), np.load(flow_of_peers.RECORD)["directions"]
-    ours = og.flow_direction(heights, depressions="keep", encoding="esri")["direction"].values
+    ours = og.flow_direction(heights, depressions="keep", codes="esri")["direction"].values
     inner = np.s_[1:-1, 1:-1]
     known = theirs[inner] > 0
     assert known.mean() > 0.8
@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "depth": ({"depressions": "keep", "max_depth": 0}, "max_depth: of no use for depressions='ke"),
     "no length": ({"depressions": "breach", "max_length": 0}, "max_length: 0; it must be a whole"),
     "flats": ({"flats": "steepest"}, "flats: 'steepest' is unknown"),
-    "encoding": ({"encoding": "d8"}, "encoding: 'd8' is unknown; use .*taudem"),
+    "codes": ({"codes": "d8"}, "codes: 'd8' is unknown; use .*taudem"),
     "neighbours": ({"cell_size": 0}, "cell_size: 0; give one side"),
     "long steps": ({"cell_size": 1.7e308}, "cell_size: the longest step is inf"),
 }

@@ -25,15 +25,15 @@ CUT = {"tile": TILE, "shard": SHARD}
 OUTLETS = [(20, 30), (60, 60), (50, 5)]
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "accumulation": lambda codes, **o: call(
-        og.flow_accumulation, codes, weights=WEIGHTS, encoding="taudem", **o
+        og.flow_accumulation, codes, weights=WEIGHTS, codes="taudem", **o
     ),
-    "outlets": lambda codes, **o: call(og.watersheds, codes, OUTLETS, encoding="taudem", **o),
-    "basins": lambda codes, **o: call(og.watersheds, codes, encoding="taudem", **o),
+    "outlets": lambda codes, **o: call(og.watersheds, codes, OUTLETS, codes="taudem", **o),
+    "basins": lambda codes, **o: call(og.watersheds, codes, codes="taudem", **o),
     "distance": lambda codes, **o: call(
-        og.flow_distance, codes, HEIGHTS < 250, encoding="taudem", **o
+        og.flow_distance, codes, HEIGHTS < 250, codes="taudem", **o
     ),
     "drainage": lambda codes, **o: call(
-        og.height_above_drainage, HEIGHTS, codes, HEIGHTS < 250, encoding="taudem", **o
+        og.height_above_drainage, HEIGHTS, codes, HEIGHTS < 250, codes="taudem", **o
     ),
 }
 QUICK = ("accumulation",)

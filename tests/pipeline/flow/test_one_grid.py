@@ -11,16 +11,16 @@ import xarray as xr
 import orograph as og
 
 CALLS: dict[str, Callable[[xr.DataArray, xr.DataArray], object]] = {
-    "weights": lambda codes, other: og.flow_accumulation(codes, weights=other, encoding="taudem"),
-    "to": lambda codes, other: og.flow_distance(codes, other, encoding="taudem"),
+    "weights": lambda codes, other: og.flow_accumulation(codes, weights=other, codes="taudem"),
+    "to": lambda codes, other: og.flow_distance(codes, other, codes="taudem"),
     "elevation": lambda codes, other: og.height_above_drainage(
-        other, codes, codes == 0, encoding="taudem"
+        other, codes, codes == 0, codes="taudem"
     ),
     "streams": lambda codes, other: og.height_above_drainage(
-        codes, codes, other == 0, encoding="taudem"
+        codes, codes, other == 0, codes="taudem"
     ),
     "accumulation": lambda codes, other: og.watersheds(
-        codes, [(1, 9)], accumulation=other, snap=True, encoding="taudem"
+        codes, [(1, 9)], accumulation=other, snap=True, codes="taudem"
     ),
 }
 

@@ -50,15 +50,15 @@ QUESTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
-def test_st_connected_finds_the_same_paths(
+def test_is_connected_finds_the_same_paths(
     directed: bool, tmp_path: Path, emulated_gpu: Emulator
 ) -> None:
     tail, head, weight = random_edges(6, N, 90)
     graph = make_graph(tail, head, weight, np.arange(N) * 3, directed=directed, parts=3)
     stored = write_graph(graph, open_storage(tmp_path / "graph"))
     ends = [0, 3, 9, 30, 60], [120, 90, 9, 66, 12]
-    expected = og.st_connected(graph, *ends, backend="numba")
-    found = og.st_connected(stored, *ends, backend="cuda")
+    expected = og.is_connected(graph, *ends, backend="numba")
+    found = og.is_connected(stored, *ends, backend="cuda")
     assert emulated_gpu.launches
     np.testing.assert_array_equal(found.hops, expected.hops)
     for one, other in zip(found.paths, expected.paths, strict=True):

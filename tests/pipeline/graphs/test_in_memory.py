@@ -165,7 +165,7 @@ def test_forest_components_and_hops(seed: int) -> None:
 
 
 @pytest.mark.parametrize("directed", [True, False])
-def test_st_connected(directed: bool) -> None:
+def test_is_connected(directed: bool) -> None:
     for seed in range(4):
         edges = random_edges(seed, m=100)
         graph = graph_of(edges, directed)
@@ -173,7 +173,7 @@ def test_st_connected(directed: bool) -> None:
         known.add_nodes_from(range(N))
         known.add_edges_from(zip(edges[0].tolist(), edges[1].tolist(), strict=True))
         s, t = np.random.default_rng(seed).integers(0, N, (2, 80))
-        reach = og.st_connected(graph, s, t)
+        reach = og.is_connected(graph, s, t)
         lengths = dict(nx.all_pairs_shortest_path_length(known))
         expected = [lengths[a].get(b, -1) for a, b in zip(s.tolist(), t.tolist(), strict=True)]
         assert reach.hops is not None
@@ -186,7 +186,7 @@ def test_st_connected(directed: bool) -> None:
                 assert path.cells[-1] == b
                 assert nx.is_path(known, path.cells.tolist())
                 assert len(path.cells) == path.cost + 1
-    assert bool(og.st_connected(graph, 0, 0))
+    assert bool(og.is_connected(graph, 0, 0))
 
 
 def test_published_totals(shared_data: Path) -> None:
@@ -236,7 +236,7 @@ def test_results_are_written_and_opened(tmp_path: Path) -> None:
 
 def test_a_way_without_coordinates_is_shown_by_its_vertices() -> None:
     ends = np.array([0, 1]), np.array([1, 2]), np.array([1, 1])
-    (way,) = og.st_connected(make_graph(*ends, np.array([7, 8, 9]), directed=False), 7, 9).paths
+    (way,) = og.is_connected(make_graph(*ends, np.array([7, 8, 9]), directed=False), 7, 9).paths
     assert repr(way) == "<orograph.LeastCostPath: 3 vertices of a graph, from 7 to 9>"
     assert "<td style='text-align:left'>9</td>" in way._repr_html_()
 
@@ -258,7 +258,7 @@ def test_refused() -> None:
         (lambda: og.connected_components(graph, connectivity=4), "connectivity: of no use for a g"),
         (lambda: og.hop_distance(plain, [(0, 0)], predecessors=True), "predecessors: of no use"),
         (lambda: og.hop_distance(graph, 0, snap=True), "snap: of no use for a graph"),
-        (lambda: og.st_connected(graph, [0, 1, 2], [1, 2]), "s, t: 3 and 2 vertices"),
+        (lambda: og.is_connected(graph, [0, 1, 2], [1, 2]), "s, t: 3 and 2 vertices"),
         (
             lambda: og.shortest_paths(graph_of((*NEGATIVE[:2], np.array([2**58] * 2)), n=9), 0),
             "may pass 1.15292e[+]18",

@@ -95,11 +95,11 @@ def test_hops_on_a_raster_and_index_tables_say_it_too(tmp_path: Path) -> None:
         for found in (index.distance_matrix(places), index.nearest(places)["cost"]):
             assert (found.values == none).any()
             assert found.attrs.get("_FillValue", np.inf) == none
-    reach = og.st_connected(mask, (0, 0), (2, 0))
+    reach = og.is_connected(mask, (0, 0), (2, 0))
     assert reach.hops is not None
     assert reach.hops.tolist() == [-1]
     graph = make_graph(*EDGES, np.arange(N), directed=True)
-    reach = og.st_connected(graph, 0, np.arange(N).tolist())
+    reach = og.is_connected(graph, 0, np.arange(N).tolist())
     assert reach.hops is not None
     np.testing.assert_array_equal(reach.hops < 0, np.isinf(EXPECTED[0]))
 

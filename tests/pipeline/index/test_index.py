@@ -124,7 +124,7 @@ def test_table_and_field(case: tuple[str, str, int, int, int], tmp_path: Path) -
     run, own = distance(sources=points[:3], **options), index.query(points[:3])
     assert set(own.data_vars) == {"cost"}
     assert own.attrs == {name: run.attrs[name] for name in own.attrs}
-    assert {"cost_model", "direction", "connectivity", "cell_size", "dtype"} <= set(own.attrs)
+    assert {"cost_model", "travel", "connectivity", "cell_size", "dtype"} <= set(own.attrs)
     assert str(own["cost"].attrs) == str(run["cost"].attrs)  # NaN among them
     assert table.attrs.get("_FillValue") == (-1 if dtype == "int64" else None)
 

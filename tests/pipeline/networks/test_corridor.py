@@ -29,7 +29,7 @@ def patches(kind: str) -> list[xr.Dataset]:
         labels[y : y + 3, x : x + 3], friction[y : y + 3, x : x + 3] = label, 2
     friction[10:17, 24] = friction[10:17, 30] = friction[10, 24:] = friction[16, 24:] = np.nan
     return [
-        og.cost_distance(friction, labels, target_values=[label], **KINDS[kind])
+        og.cost_distance(friction, labels, source_values=[label], **KINDS[kind])
         for label in range(1, 5)
     ]
 
@@ -91,9 +91,9 @@ def test_a_normalised_corridor_is_least_along_the_links_of_the_network() -> None
 
 def test_several_results_that_do_not_fit_are_refused_by_pair() -> None:
     slope = np.arange(12.0).reshape(3, 4)
-    there, back = (og.walking_time(slope, [(0, 0)], direction=way) for way in ("from", "to"))
+    there, back = (og.walking_time(slope, [(0, 0)], travel=way) for way in ("from", "to"))
     assert og.corridor([there, back, there], pairs=[(0, 1), (1, 2)]).shape == (3, 4)
-    with pytest.raises(og.InputError, match=r"direction is 'from' and 'from'"):
+    with pytest.raises(og.InputError, match=r"travel is 'from' and 'from'"):
         og.corridor([there, back, there])
     with pytest.raises(og.InputError, match=r"^a: a list of 1 results; give two or more"):
         og.corridor([there])
@@ -120,15 +120,15 @@ def areas(labels: Array) -> Any:
 LABELLED: dict[str, Any] = {
     "a raster for each": lambda f, r, k: og.cost_distance(f, np.where(r == k, k, 0)),
     "a raster of floats": lambda f, r, k: og.cost_distance(f, np.where(r == k, float(k), 0)),
-    "values of a raster": lambda f, r, k: og.cost_distance(f, r, target_values=[k]),
+    "values of a raster": lambda f, r, k: og.cost_distance(f, r, source_values=[k]),
     "values of a stored raster": lambda f, r, k: og.cost_distance(
-        f, xr.DataArray(r, dims=("y", "x")).chunk(16), target_values=[k]
+        f, xr.DataArray(r, dims=("y", "x")).chunk(16), source_values=[k]
     ),
     "a column of areas": lambda f, r, k: og.cost_distance(
         f, areas(r).query(f"label == {k}"), label="label"
     ),
     "values of a column": lambda f, r, k: og.cost_distance(
-        f, areas(r), label="label", target_values=[k]
+        f, areas(r), label="label", source_values=[k]
     ),
     "a column of points": lambda f, r, k: og.cost_distance(
         f,
@@ -136,11 +136,11 @@ LABELLED: dict[str, Any] = {
         label="label",
     ),
     "strengths by label": lambda f, r, k: og.cost_distance(
-        f, r, target_values=[k], source_cost={"maximum": {k: 1e6}}
+        f, r, source_values=[k], source_cost={"maximum": {k: 1e6}}
     ),
     "eikonal": lambda f, r, k: og.cost_distance(f, np.where(r == k, k, 0), cost="eikonal"),
     "height differences": lambda f, r, k: og.cost_distance(
-        f, r, target_values=[k], cost="absolute_difference"
+        f, r, source_values=[k], cost="absolute_difference"
     ),
 }
 
@@ -190,12 +190,12 @@ def test_labels_of_a_mapping_may_be_names_and_come_from_files(tmp_path: Any) -> 
     results = {}
     for name, k in (("north", 1), ("south", 3), ("east", 4)):
         out = tmp_path / f"{name}.zarr"
-        results[name] = og.cost_distance(friction, cells, target_values=[k], out=out)
+        results[name] = og.cost_distance(friction, cells, source_values=[k], out=out)
         assert og.open(out).attrs["source_labels"] == [k]
     found = og.corridor(results, pairs=[("north", "east")])
     assert found.equals(og.corridor(results["north"], results["east"]))
     network = og.region_network(friction, cells)
-    by_label = {k: og.cost_distance(friction, cells, target_values=[k]) for k in range(1, 6)}
+    by_label = {k: og.cost_distance(friction, cells, source_values=[k]) for k in range(1, 6)}
     pairs = zip(network.columns["from"], network.columns["to"], strict=True)
     every = og.corridor(by_label, pairs=pairs, normalize=True).values
     for line in network.geometry:

@@ -140,7 +140,7 @@ def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
     valid = np.isfinite(friction)
     expected = neighbours_of(steps, regions.shape, sources_of(regions, valid), dtype)
     whole = {"cell_size": 1, **how}
-    links = og.region_network(friction, regions, connections="neighbors", **whole)
+    links = og.region_network(friction, regions, connections="neighbours", **whole)
     pairs = list(zip(links.columns["from"].tolist(), links.columns["to"].tolist()))
     assert pairs == sorted(expected)
     assert links.columns["cost"].dtype == REAL[dtype]
@@ -155,7 +155,7 @@ def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
         assert links.columns["cost"].tolist() == pytest.approx(costs, rel=1e-5, abs=1e-9)
     assert_lines(links, steps, regions, dtype)
     again = og.region_network(
-        friction, regions, connections="neighbors", tile=case["tile"], **whole
+        friction, regions, connections="neighbours", tile=case["tile"], **whole
     )
     assert_same(again, links)
 
@@ -174,7 +174,7 @@ def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
 
 
 @settings(properties, max_examples=15)
-@given(cases(), st.floats(0, 30), st.sampled_from(["mst", "neighbors"]))
+@given(cases(), st.floats(0, 30), st.sampled_from(["mst", "neighbours"]))
 def test_max_cost_leaves_out_what_costs_more(
     case: dict[str, Any], limit: float, connections: str
 ) -> None:
@@ -192,10 +192,11 @@ def test_max_cost_leaves_out_what_costs_more(
         ]
 
 
-def test_of_links_that_cost_the_same_the_first_cells_and_labels_count() -> None:
+@pytest.mark.parametrize("connections", ["neighbours", "neighbors"])
+def test_of_links_that_cost_the_same_the_first_cells_and_labels_count(connections: str) -> None:
     """Three regions along a row of equal cells, each as far from the next."""
     regions = np.array([[3, 0, 0, 1, 0, 0, 2]])
-    every = og.region_network(np.ones((1, 7)), regions, connections="neighbors")
+    every = og.region_network(np.ones((1, 7)), regions, connections=connections)
     assert every.columns["from"].tolist() == [1, 1]
     assert every.columns["to"].tolist() == [2, 3]
     assert every.columns["cost"].tolist() == [3, 3]
@@ -281,7 +282,7 @@ def landscape() -> tuple[Array, Array]:
 
 @pytest.fixture(scope="module")
 def expected() -> og.VectorLayer:
-    return og.region_network(*landscape(), connections="neighbors")
+    return og.region_network(*landscape(), connections="neighbours")
 
 
 @pytest.mark.parametrize("tile", [7, 16, 64])
@@ -290,16 +291,16 @@ def test_stored_rasters_on_threads(tile: int, tmp_path: Path, expected: og.Vecto
     og.ingest(friction, tmp_path / "friction.zarr", tile=tile)
     og.ingest(regions, tmp_path / "regions.zarr", tile=10)
     found = og.region_network(
-        tmp_path / "friction.zarr", tmp_path / "regions.zarr", connections="neighbors", shard=tile
+        tmp_path / "friction.zarr", tmp_path / "regions.zarr", connections="neighbours", shard=tile
     )
     assert_same(found, expected)
     with og.config.set(field=64):  # tiles are joined to one
-        found = og.region_network(friction, regions, connections="neighbors", tile=tile)
+        found = og.region_network(friction, regions, connections="neighbours", tile=tile)
     assert_same(found, expected)
 
 
 def test_knights_moves_cross_tiles_too() -> None:
-    how = {"connections": "neighbors", "connectivity": 16}
+    how = {"connections": "neighbours", "connectivity": 16}
     friction, regions = landscape()
     for tile, part in ((2, np.s_[:30, :35]), (7, np.s_[:]), (32, np.s_[:])):
         rasters = friction[part], regions[part]
@@ -311,7 +312,7 @@ def test_workers_of_a_cluster(client: Client, tmp_path: Path, expected: og.Vecto
     friction, regions = landscape()
     og.ingest(friction, tmp_path / "friction.zarr", tile=8)
     found = og.region_network(
-        tmp_path / "friction.zarr", regions, connections="neighbors", client=client, shard=16
+        tmp_path / "friction.zarr", regions, connections="neighbours", client=client, shard=16
     )
     assert_same(found, expected)
 
@@ -323,7 +324,7 @@ def test_killed_workers_change_no_bit(tmp_path: Path, expected: og.VectorLayer, 
     with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
         raster = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary.txt", gate=gate)
         run = called(
-            gate, og.region_network.submit, raster, regions, connections="neighbors",
+            gate, og.region_network.submit, raster, regions, connections="neighbours",
             client=client, shard=16,
         )  # fmt: skip
         wait_until(gate.until(lambda: run.progress().done >= 20), lambda: run.status == "running")
@@ -335,7 +336,7 @@ def test_killed_workers_change_no_bit(tmp_path: Path, expected: og.VectorLayer, 
 
 def test_a_gpu_gives_the_same_bits(emulated_gpu: Emulator, expected: og.VectorLayer) -> None:
     friction, regions = landscape()
-    found = og.region_network(friction, regions, connections="neighbors", backend="cuda", tile=16)
+    found = og.region_network(friction, regions, connections="neighbours", backend="cuda", tile=16)
     assert_same(found, expected)
     assert emulated_gpu.launches > 0
 

@@ -100,9 +100,9 @@ def test_of_two_sessions_that_leave_a_run_at_once_one_is_told(
         Client(cluster, set_as_default=False) as other,
     ):
 
-        def leave(client: Client, direction: str) -> og.Run[Any]:
+        def leave(client: Client, travel: str) -> og.Run[Any]:
             return og.cost_distance.submit(
-                friction, START, direction=direction, out=out, detach=True, client=client
+                friction, START, travel=travel, out=out, detach=True, client=client
             )
 
         def let_the_other_begin(client: Client) -> Any:
@@ -115,7 +115,7 @@ def test_of_two_sessions_that_leave_a_run_at_once_one_is_told(
         monkeypatch.setattr(detached, "_runs", let_the_other_begin)
         with pytest.raises(og.StoreExistsError, match=r"has begun already; orograph\.attach finds"):
             leave(one, "from")
-        expected_to = og.cost_distance(FRICTION, START, direction="to")["cost"].values
+        expected_to = og.cost_distance(FRICTION, START, travel="to")["cost"].values
         np.testing.assert_array_equal(begun[0].result()["cost"].values, expected_to)
         np.testing.assert_array_equal(og.attach(out, client=one).result()["cost"], expected_to)
         assert [e["status"] for e in og.runs(one) if e["out"] == str(out)] == ["finished"]

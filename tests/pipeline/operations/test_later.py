@@ -188,13 +188,13 @@ def test_results_of_graphs_are_written_later(
         ON_GRAPHS[name](graph, out=tmp_path / "r.zarr", verb="lazy")
 
 
-def test_answers_of_st_connected_come_later(begun: list[Any]) -> None:
+def test_answers_of_is_connected_come_later(begun: list[Any]) -> None:
     graph = og.read_graph(EDGE, directed=False)
     for mask, s, t in ((RASTER > 1, *PAIR), (graph, 0, 30)):
-        later: Any = og.st_connected.lazy(mask, s, t)
+        later: Any = og.is_connected.lazy(mask, s, t)
         assert isinstance(later, Delayed)
         assert not begun
-        now = og.st_connected(mask, s, t)
+        now = og.is_connected(mask, s, t)
         begun.clear()
         found = later.compute()
         assert np.array_equal(found.hops, now.hops)

@@ -51,7 +51,7 @@ def test_nothing_is_shown_unless_one_asks() -> None:
     script = (
         "import numpy as np, orograph as og\n"
         "try:\n"
-        "    og.flow_accumulation(np.array([[1, 5]], 'u1'), encoding='taudem', tile=1)\n"
+        "    og.flow_accumulation(np.array([[1, 5]], 'u1'), codes='taudem', tile=1)\n"
         "except og.InputError:\n"
         "    print('refused')\n"
     )

@@ -76,17 +76,17 @@ def test_shared_entries_stand_for_names_alone() -> None:
     Parameters
     ----------
     connectivity, snap
-    encoding, other
+    codes, other
         As for `peaks`.
-    encoding
+    codes
     unknown, direction
     **options
     """
     assert whole_docstring(doc, ["out : path\n    Where.\n"]) == (
         "Return it.\n\nParameters\n----------\n"
         f"{SHARED['connectivity']}{SHARED['snap']}"
-        "encoding, other\n    As for `peaks`.\n"
-        f"{SHARED['encoding']}"
+        "codes, other\n    As for `peaks`.\n"
+        f"{SHARED['codes']}"
         "unknown, direction\n"
         "out : path\n    Where.\n"
     )

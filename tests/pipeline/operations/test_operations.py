@@ -50,23 +50,21 @@ STORED: dict[str, Callable[..., Any]] = {
     ),
     "trenches": lambda **o: call(og.breach_depressions, GRID, max_length=9, **CUT, **o),
     "flow accumulation": lambda **o: call(
-        og.flow_accumulation, DIRECTION, weights=GRID, encoding="taudem", **CUT, **o
+        og.flow_accumulation, DIRECTION, weights=GRID, codes="taudem", **CUT, **o
     ),
     "accumulation of heights": lambda **o: call(
         og.flow_accumulation, GRID, method="d8", **CUT, **o
     ),
     "angles": lambda **o: call(og.flow_direction, GRID, method="dinf", **CUT, **o),
     "water that splits": lambda **o: call(og.flow_accumulation, GRID, method="dinf", **CUT, **o),
-    "upstream lengths": lambda **o: call(
-        og.upstream_length, DIRECTION, encoding="taudem", **CUT, **o
-    ),
-    "streams": lambda **o: call(og.streams, DIRECTION, GRID, 3, encoding="taudem", **CUT, **o),
-    "watersheds": lambda **o: call(og.watersheds, DIRECTION, FAR, encoding="taudem", **CUT, **o),
+    "upstream lengths": lambda **o: call(og.upstream_length, DIRECTION, codes="taudem", **CUT, **o),
+    "streams": lambda **o: call(og.streams, DIRECTION, GRID, 3, codes="taudem", **CUT, **o),
+    "watersheds": lambda **o: call(og.watersheds, DIRECTION, FAR, codes="taudem", **CUT, **o),
     "flow distances": lambda **o: call(
-        og.flow_distance, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o
+        og.flow_distance, DIRECTION, GRID > 7, codes="taudem", **CUT, **o
     ),
     "heights above drainage": lambda **o: call(
-        og.height_above_drainage, SLOPE, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o
+        og.height_above_drainage, SLOPE, DIRECTION, GRID > 7, codes="taudem", **CUT, **o
     ),
     "peaks": lambda **o: call(og.peaks, GRID, min_prominence=2, **CUT, **o),
     "depressions": lambda **o: call(og.depressions, GRID, min_depth=1, labels=True, **CUT, **o),
@@ -85,8 +83,8 @@ FRONTIERS = (
     "water that splits",
 )
 OTHERS: dict[str, Callable[..., Any]] = {
-    "a pair": lambda **o: call(og.st_connected, MASK, (0, 0), FAR[0], tile=4, **o),
-    "pairs": lambda **o: call(og.st_connected, MASK, (0, 0), FAR, tile=4, **o),
+    "a pair": lambda **o: call(og.is_connected, MASK, (0, 0), FAR[0], tile=4, **o),
+    "pairs": lambda **o: call(og.is_connected, MASK, (0, 0), FAR, tile=4, **o),
 }
 ALL = {**STORED, **OTHERS}
 

@@ -41,7 +41,7 @@ Array = npt.NDArray[Any]
 
 OPERATIONS: list[Any] = [
     og.minimum_spanning_forest, og.cost_distance, og.walking_time, og.hop_distance,
-    og.connected_components, og.st_connected, og.all_pairs,
+    og.connected_components, og.is_connected, og.all_pairs,
     og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream_length, og.streams, og.polygonize,
@@ -602,12 +602,12 @@ def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path, compiled: bo
 def test_searches_between_more_pairs_begin_with_components() -> None:
     shape = 5000, 5000
     grid = og.RasterSpec(shape)
-    one, many = (og.st_connected.plan(grid, (0, 0), [(1, 1)] * n, workers=2) for n in (1, 100))
+    one, many = (og.is_connected.plan(grid, (0, 0), [(1, 1)] * n, workers=2) for n in (1, 100))
     assert one.bytes_written == many.bytes_written == 0
     assert many.bytes_read == 2 * one.bytes_read
     assert many.tasks == og.connected_components.plan(og.RasterSpec(shape)).tasks + 8
     for limit in (2**29, 2**30, 2**31):
-        small = og.st_connected.plan(og.RasterSpec(shape), memory_limit=limit)
+        small = og.is_connected.plan(og.RasterSpec(shape), memory_limit=limit)
         needed = small.memory_per_worker - small.memory_kept
         left = max(int(0.8 * limit) - needed, 0)
         assert small.memory_kept == min(limit // 2, left, 25 * 10**6 * 24)

@@ -37,7 +37,7 @@ RASTERS = {
     "low": (HEIGHTS < 5).astype(np.uint8),
     "friction": (1 + rng.random((SIDE, SIDE))).astype(np.float32),
     "zones": ZONES,
-    "amounts": og.flow_accumulation(DIRECTIONS, encoding="taudem")["accumulation"].values,
+    "amounts": og.flow_accumulation(DIRECTIONS, codes="taudem")["accumulation"].values,
 }
 HERE = [(10, 10)]
 LOW = [tuple(np.argwhere(RASTERS["low"])[0, ::-1].tolist())]
@@ -60,8 +60,8 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
     ),
     "walking_time": (lambda r, **o: og.walking_time(r("heights"), HERE, cell_size=1, **o), {}),
     "hop_distance": (lambda r, **o: og.hop_distance(r("low"), LOW, **o), {}),
-    "st_connected": (
-        lambda r, out, **o: og.st_connected(r("friction"), (10, 10), (100, 100), **o),
+    "is_connected": (
+        lambda r, out, **o: og.is_connected(r("friction"), (10, 10), (100, 100), **o),
         {},
     ),
     "region_network": (
@@ -83,12 +83,12 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         {},
     ),
     "flow_accumulation": (
-        lambda r, **o: og.flow_accumulation(r("directions"), encoding="taudem", **o),
+        lambda r, **o: og.flow_accumulation(r("directions"), codes="taudem", **o),
         {},
     ),
     "flow_accumulation of weights": (
         lambda r, **o: og.flow_accumulation(
-            r("directions"), weights=r("weights"), encoding="taudem", **o
+            r("directions"), weights=r("weights"), codes="taudem", **o
         ),
         {"directions": 2, "weights": 2},
     ),
@@ -96,19 +96,19 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         lambda r, **o: og.flow_accumulation(r("heights"), method="mfd", **o),
         {"heights": 2},
     ),
-    "watersheds": (lambda r, **o: og.watersheds(r("directions"), encoding="taudem", **o), {}),
-    "flow_distance": (lambda r, **o: og.flow_distance(r("directions"), encoding="taudem", **o), {}),
+    "watersheds": (lambda r, **o: og.watersheds(r("directions"), codes="taudem", **o), {}),
+    "flow_distance": (lambda r, **o: og.flow_distance(r("directions"), codes="taudem", **o), {}),
     "upstream_length": (
-        lambda r, **o: og.upstream_length(r("directions"), encoding="taudem", **o),
+        lambda r, **o: og.upstream_length(r("directions"), codes="taudem", **o),
         {},
     ),
     "streams": (
-        lambda r, **o: og.streams(r("directions"), r("amounts"), 50, encoding="taudem", **o),
+        lambda r, **o: og.streams(r("directions"), r("amounts"), 50, codes="taudem", **o),
         {},
     ),
     "height_above_drainage": (
         lambda r, **o: og.height_above_drainage(
-            r("heights"), r("directions"), r("low"), encoding="taudem", **o
+            r("heights"), r("directions"), r("low"), codes="taudem", **o
         ),
         {"heights": 2, "directions": 2, "low": 2},
     ),
@@ -282,7 +282,7 @@ def test_blocks_of_a_dask_array_are_computed_twice_at_most(
 ENGINES = (
     "cost_distance with allocation",
     "cost_distance, eikonal",
-    "st_connected",
+    "is_connected",
     "region_network",
     "flow_direction",
     "flow_accumulation of weights",
@@ -312,11 +312,11 @@ def test_what_several_dask_arrays_are_made_of_is_computed_once(
     # each block depends on all others, and on those around it
     smooth = da.map_overlap(np.copy, heights - heights.mean(), depth=1, boundary="nearest")
     low, directions = heights < 5, da.from_array(DIRECTIONS, chunks=50)
-    found = og.height_above_drainage(smooth, directions, low, encoding="taudem", tile=TILE)
+    found = og.height_above_drainage(smooth, directions, low, codes="taudem", tile=TILE)
     assert counts.times() == {"heights": 1}
     around = HEIGHTS - HEIGHTS.mean()
     expected = og.height_above_drainage(
-        around, DIRECTIONS, RASTERS["low"], encoding="taudem", tile=TILE
+        around, DIRECTIONS, RASTERS["low"], codes="taudem", tile=TILE
     )
     np.testing.assert_allclose(found["height"], expected["height"], atol=1e-4)
 

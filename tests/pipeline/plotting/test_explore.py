@@ -114,7 +114,7 @@ def test_layers_and_paths_are_shapes_with_their_columns(dem: xr.DataArray) -> No
     result = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"))
     paths = og.least_cost_path(result, [(502_900, 4_998_100)])
     m = og.explore(result)
-    assert og.explore(paths, m=m) is m
+    assert og.explore(paths, map=m) is m
     point, line = shapes(m)
     expected = geopandas.GeoSeries([Point(*START[0])], crs=32633).to_crs(4326)[0]
     np.testing.assert_allclose(point["geometry"]["coordinates"], expected.coords[0], atol=1e-9)
@@ -195,8 +195,8 @@ def test_text_is_not_markup_or_code_of_the_page(dem: xr.DataArray, what: str) ->
 def test_what_has_no_place_on_a_map_is_refused(dem: xr.DataArray) -> None:
     with pytest.raises(og.InputError, match=r"result: it has no CRS, so it has no place on a map"):
         og.explore(np.ones((3, 4)))
-    with pytest.raises(og.InputError, match=r"m: .*; it must be a folium.Map"):
-        og.explore(dem, m=folium.FeatureGroup())
+    with pytest.raises(og.InputError, match=r"map: .*; it must be a folium.Map"):
+        og.explore(dem, map=folium.FeatureGroup())
 
 
 def test_an_accessor(dem: xr.DataArray) -> None:

@@ -51,5 +51,5 @@ def test_a_picture_has_no_more_pixels_than_asked(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((300, 900)) < 0.5
     og.ingest(mask, tmp_path / "mask.zarr", tile=64)
     og.connected_components(tmp_path / "mask.zarr", out=tmp_path / "labels.zarr", connectivity=4)
-    picture = components_picture(tmp_path / "labels.zarr", tmp_path / "l.png", most=600)
+    picture = components_picture(tmp_path / "labels.zarr", tmp_path / "l.png", max_pixels=600)
     assert imread(picture).shape[:2] == (150, 450)

@@ -40,25 +40,25 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     ),
     "hops": (
         lambda dem: og.hop_distance(dem, START, snap=True),
-        "steps from the nearest source, -1 where there is no way",
+        "steps from the nearest source",
         "hops",
     ),
     "components": (
         lambda dem: og.connected_components(dem, connectivity=4),
-        "connected components, numbered by their first cell in row-major order",
+        "connected component",
         "colours repeat",
     ),
     "an allocation": (
         lambda dem: (
             og.walking_time(dem, [*START, (502_500, 4_998_500)], outputs=("allocation",)).allocation
         ),
-        "label of the nearest source",
+        "nearest source",
         "1",
     ),
-    "flow": (og.flow_direction, "direction of flow, taudem codes", "south-east"),
+    "flow": (og.flow_direction, "flow direction (taudem codes)", "south-east"),
     "angles of flow": (
         lambda dem: og.flow_direction(dem, method="dinf"),
-        "direction of flow, counterclockwise",
+        "flow angle from east",
         "direction [radian]",
     ),
     "accumulation": (
@@ -85,7 +85,7 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         lambda dem: og.cost_distance(dem, START, outputs=("cost", "back_direction"))[
             "back_direction"
         ],
-        "direction of the step back towards the source, Esri codes",
+        "back direction (Esri codes)",
         "south-east",
     ),
     "a filling": (
@@ -95,12 +95,12 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     ),
     "numbered depressions": (
         lambda dem: og.fill_depressions(dem, outputs="depression"),
-        "row-major index of the depression's lowest cell",
+        "depression, by its lowest cell",
         " in all",
     ),
     "a flood": (
         lambda dem: og.flood_level(dem, START),
-        "level at which water from the sources",
+        "flood level of the cell",
         "level",
     ),
     "peaks": (lambda dem: og.peaks(dem), "peaks and their key cols", "key col"),
@@ -112,10 +112,10 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "depressions": (lambda dem: og.depressions(dem), "depressions and where they", "spill"),
     "labels of depressions": (
         lambda dem: og.depressions(dem, labels=True),
-        "row-major index of the lowest cell",
+        "smallest depression, by pit",
         " in all",
     ),
-    "forest": (og.minimum_spanning_forest, "edges of the minimum spanning forest from this", ""),
+    "forest": (og.minimum_spanning_forest, "edges of the spanning forest", ""),
 }
 
 

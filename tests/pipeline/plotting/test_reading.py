@@ -59,14 +59,14 @@ def test_as_gdal_resamples_to_the_nearest(crs: int) -> None:
     assert set(found[known].tolist()) == set(given.values[np.isfinite(given.values)].tolist())
 
 
-@pytest.mark.parametrize("most", [7, 2000])
-def test_cells_are_where_their_coordinates_say(most: int) -> None:
+@pytest.mark.parametrize("max_pixels", [7, 2000])
+def test_cells_are_where_their_coordinates_say(max_pixels: int) -> None:
     """For each pixel the cell with the nearest centre of those read, by the definition."""
     given = raster(NORTHINGS, EASTINGS)
-    cells, known, (left, right, bottom, top) = read_picture(open_raster(given), 4326, most)
+    cells, known, (left, right, bottom, top) = read_picture(open_raster(given), 4326, max_pixels)
     height, width = cells.shape
     there = Transformer.from_crs(4326, 32633, always_xy=True)
-    step = -(-30 // most)
+    step = -(-30 // max_pixels)
     rows, columns = np.arange(20), np.arange(30)
     rows, columns = (np.clip(i // step * step + step // 2, 0, n - 1) for i, n in
                      ((rows, 20), (columns, 30)))  # fmt: skip

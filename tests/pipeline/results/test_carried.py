@@ -43,6 +43,8 @@ HEIGHTS = raster(RNG.integers(1, 9, (12, 14)).astype(float), units="m")
 FLOW = og.flow_direction(HEIGHTS)
 COUNT = og.flow_accumulation(FLOW)["accumulation"]
 COSTS = [og.cost_distance(HEIGHTS, [end]) for end in (START, END)]
+LEGEND = 30
+"""Characters that fit the legend of a picture."""
 
 OPERATIONS: dict[str, Make] = {
     "minimum_spanning_forest": lambda **o: call(og.minimum_spanning_forest, HEIGHTS, **o),
@@ -64,7 +66,7 @@ OPERATIONS: dict[str, Make] = {
     "flood_level": lambda **o: call(og.flood_level, HEIGHTS, [START], **o),
     "breach_depressions": lambda **o: call(og.breach_depressions, HEIGHTS, **o),
     "flow_direction": lambda **o: call(og.flow_direction, HEIGHTS, **o),
-    "flow_direction, grass": lambda **o: call(og.flow_direction, HEIGHTS, encoding="grass", **o),
+    "flow_direction, grass": lambda **o: call(og.flow_direction, HEIGHTS, codes="grass", **o),
     "flow_direction, dinf": lambda **o: call(og.flow_direction, HEIGHTS, method="dinf", **o),
     "flow_accumulation": lambda **o: call(og.flow_accumulation, FLOW, **o),
     "flow_accumulation, area": lambda **o: call(og.flow_accumulation, FLOW, weights="area", **o),
@@ -80,7 +82,7 @@ OPERATIONS: dict[str, Make] = {
 }
 NO_RASTERS = {
     "all_pairs", "isochrones", "pass_elevation", "peaks", "polygonize", "region_network",
-    "shortest_paths", "st_connected",
+    "shortest_paths", "is_connected",
 }  # fmt: skip
 FUNCTIONS: dict[str, Callable[[Path], xr.DataArray | xr.Dataset]] = {
     "corridor": lambda folder: og.corridor(*COSTS),
@@ -163,6 +165,8 @@ def test_every_operation_with_rasters_is_here() -> None:
 def test_every_way_out_keeps_place_units_and_order(name: str, tmp_path: Path) -> None:
     expected = OPERATIONS[name]()
     assert rasters_of(expected)
+    names = [array.attrs.get("long_name", "") for array in rasters_of(expected)]
+    assert max(map(len, names)) <= LEGEND
     for way, take in WAYS.items():
         (folder := tmp_path / way).mkdir()
         found = take(OPERATIONS[name], folder)
@@ -284,7 +288,7 @@ def rewrite(path: str) -> str:
 def test_directions_from_a_geotiff_know_their_encoding(
     encoding: str, way: str, tmp_path: Path
 ) -> None:
-    flow = og.flow_direction(HEIGHTS, encoding=encoding, out=tmp_path / "fdir.tif")
+    flow = og.flow_direction(HEIGHTS, codes=encoding, out=tmp_path / "fdir.tif")
     given = FROM_FILES[way](str(tmp_path / "fdir.tif"))
     count = og.flow_accumulation(given, out=tmp_path / "acc.tif")["accumulation"]
     assert np.array_equal(count, COUNT)
@@ -442,7 +446,7 @@ def test_commands_pass_geotiffs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     og.to_geotiff(HEIGHTS, "dem.tif")
     start, end = (list(map(str, at)) for at in (START, END))
     commands = [
-        ["flow_direction", "dem.tif", "fdir.tif", "--encoding", "esri"],
+        ["flow_direction", "dem.tif", "fdir.tif", "--codes", "esri"],
         ["flow_accumulation", "fdir.tif", "acc.tif"],
         ["streams", "fdir.tif", "acc.tif", "4", "streams.zarr"],
         ["watersheds", "fdir.tif", "sheds.tif", "--outlets", "outlet.txt"],

@@ -123,7 +123,7 @@ def test_what_is_no_time_of_a_walk_is_taken() -> None:
     """Corridors are nearly flat, and differences may be less than 0."""
     ground = heights().rio.write_crs(32632)
     ways = ((0, "from"), (1900, "to"))
-    results = [og.walking_time(ground, [(x, 0)], direction=way) for x, way in ways]
+    results = [og.walking_time(ground, [(x, 0)], travel=way) for x, way in ways]
     walks = [result["cost"] for result in results]
     og.isochrones(og.corridor(*results), [60])
     og.isochrones(walks[0] - walks[1], [60])
@@ -149,7 +149,7 @@ def test_isochrones_take_levels_in_hours(polygons: bool) -> None:
 
 def test_a_corridor_has_the_units_of_its_costs() -> None:
     there = og.walking_time(heights(), [(0, 0)])
-    back = og.walking_time(heights(), [(1900, 1400)], direction="to")
+    back = og.walking_time(heights(), [(1900, 1400)], travel="to")
     assert og.corridor(there, back).attrs["units"] == "s"
     both = [og.convert_units(result, "h") for result in (there, back)]
     np.testing.assert_allclose(og.corridor(*both), og.corridor(there, back) / 3600)

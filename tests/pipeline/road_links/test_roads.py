@@ -207,7 +207,7 @@ def test_one_way_roads_lead_one_way() -> None:
         for source, target, leads in (((2, 3), (3, 8), there), ((8, 3), (3, 2), back)):
             cost = og.cost_distance(barrier(), [source], links=links)["cost"].values
             assert np.isfinite(cost[target]) == leads
-        to = og.cost_distance(barrier(), [(8, 3)], links=links, direction="to")["cost"].values
+        to = og.cost_distance(barrier(), [(8, 3)], links=links, travel="to")["cost"].values
         assert np.isfinite(to[3, 2]) == there
 
 

@@ -74,7 +74,7 @@ TAKES_POINTS: dict[str, Callable[[Any, Path], Any]] = {
             og.cost_distance(friction(), [(100_000, 0)], outputs=("cost", "back_direction")), points
         )
     ],
-    "st_connected": lambda points, _: og.st_connected(friction(), (100_000, 0), points).hops,
+    "is_connected": lambda points, _: og.is_connected(friction(), (100_000, 0), points).hops,
     "DistanceIndex": lambda points, folder: og.DistanceIndex.build(
         friction(), folder / "index.zarr", block=4, levels=0, overwrite=True
     ).distance_matrix(points).values,
@@ -208,7 +208,7 @@ def test_snap_is_not_cut(snap: Any) -> None:
     for ask in (
         lambda: og.cost_distance(np.ones(SHAPE), [(0, 0)], snap=snap),
         lambda: og.hop_distance(np.ones(SHAPE), [(0, 0)], snap=snap),
-        lambda: og.st_connected(np.ones(SHAPE), (0, 0), (1, 1), snap=snap),
+        lambda: og.is_connected(np.ones(SHAPE), (0, 0), (1, 1), snap=snap),
         lambda: og.least_cost_path(back, [(0, 0)], snap=snap),
     ):
         with pytest.raises(og.InputError, match=r"snap: .*whole number of cells"):
@@ -264,7 +264,7 @@ ON_A_RASTER: dict[str, Callable[[xr.DataArray, Any, Path], Any]] = {
         raster, at, source_cost={"multiplier": 2}
     )["cost"],
     "least_cost_path": lambda raster, at, _: og.least_cost_path(distances_from(raster), at),
-    "st_connected": lambda raster, at, _: og.st_connected(raster, at, at).hops,
+    "is_connected": lambda raster, at, _: og.is_connected(raster, at, at).hops,
     "DistanceIndex": lambda raster, at, folder: og.DistanceIndex.build(
         raster, folder / "index.zarr", block=4, levels=0, overwrite=True
     ).distance_matrix(at),
@@ -327,7 +327,7 @@ def test_longitudes_are_turned_to_those_of_the_grid(
 
 
 def test_longitudes_of_a_grid_without_a_crs_are_known_by_name() -> None:
-    assert og.st_connected(globe(5, None), [(-65.0, 5.0)], [(295.0, 5.0)]).hops == 0
+    assert og.is_connected(globe(5, None), [(-65.0, 5.0)], [(295.0, 5.0)]).hops == 0
 
 
 def test_longitudes_are_turned_in_degrees_alone() -> None:

@@ -102,10 +102,10 @@ def test_paths_outlets_floods_and_passes_tell_how_far() -> None:
     assert index.query([point], snap=True).attrs["snap_distances"] == [far]
     assert "snap_distances" not in index.query([centre_of_ground(raster)]).attrs
     there = centre_of_ground(raster)
-    reach = og.st_connected(raster, [point, there], [there, there], snap=True)
+    reach = og.is_connected(raster, [point, there], [there, there], snap=True)
     assert reach.snap_distances is not None
     assert reach.snap_distances.tolist() == [[far, 0.0], [0.0, 0.0]]
-    assert og.st_connected(raster, there, there).snap_distances is None
+    assert og.is_connected(raster, there, there).snap_distances is None
     flow = og.flow_direction(whole)
     amounts = og.flow_accumulation(flow)["accumulation"]
     for snap, reach in (("400 m", 400.0), (3, np.inf)):

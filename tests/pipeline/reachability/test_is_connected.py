@@ -64,8 +64,8 @@ def checkerboard(shape: Cell) -> np.ndarray:
 
 
 def search(mask: Any, s: Cell, t: Cell, **options: Any) -> og.Reach:
-    """`st_connected` for cells (row, column)."""
-    return og.st_connected(mask, s[::-1], t[::-1], **options)
+    """`is_connected` for cells (row, column)."""
+    return og.is_connected(mask, s[::-1], t[::-1], **options)
 
 
 def assert_is(reach: og.Reach, mask: np.ndarray, s: Cell, t: Cell, connectivity: int) -> None:
@@ -139,7 +139,7 @@ def test_a_gpu_finds_the_same_way(
     options = {"connectivity": connectivity, "tile": 32, "backend": "cuda"}
     assert_is(search(mask, s, t, **options), mask, s, t, connectivity)
     launches = emulated_gpu.launches
-    reach = og.st_connected(mask, s[::-1], [t[::-1], s[::-1]], **options)
+    reach = og.is_connected(mask, s[::-1], [t[::-1], s[::-1]], **options)
     assert emulated_gpu.launches > launches
     assert reach.hops is not None
     assert reach.hops.tolist() == [oracle.levels(mask, s, connectivity)[t], 0]
@@ -194,7 +194,7 @@ def test_a_cluster_gives_the_same_of_arrays_and_stores(client: Client, tmp_path:
     og.ingest(mask.astype(np.uint8), store, tile=16)
     for raster in (mask, store):
         assert_is(search(raster, s, t, client=client, tile=16), mask, s, t, 8)
-    one = og.st_connected(store, [s[::-1], t[::-1]], [t[::-1], s[::-1]], client=client)
+    one = og.is_connected(store, [s[::-1], t[::-1]], [t[::-1], s[::-1]], client=client)
     assert one.hops is not None
     assert one.hops.tolist() == [oracle.levels(mask, s, 8)[t]] * 2
     assert not list(tmp_path.glob("orograph-*"))
@@ -275,7 +275,7 @@ def test_many_pairs_are_each_answered_as_if_alone(where: str, tmp_path: Path) ->
     if where == "store":
         raster = tmp_path / "mask.zarr"
         og.ingest(mask.astype(np.int16) * 5, raster, tile=16)
-    reach = og.st_connected(raster, s[:, ::-1], t[:, ::-1], connectivity=4, tile=16)
+    reach = og.is_connected(raster, s[:, ::-1], t[:, ::-1], connectivity=4, tile=16)
     assert reach.hops is not None
     assert reach.paths is not None
     expected = [oracle.levels(mask, tuple(a), 4)[tuple(b)] for a, b in zip(s, t, strict=True)]
@@ -289,7 +289,7 @@ def test_many_pairs_are_each_answered_as_if_alone(where: str, tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"40 pairs are not simply true or false; use \.connected"):
         bool(reach)
 
-    known = og.st_connected(raster, s[:, ::-1], t[:, ::-1], connectivity=4, tile=16, hops=False)
+    known = og.is_connected(raster, s[:, ::-1], t[:, ::-1], connectivity=4, tile=16, hops=False)
     np.testing.assert_array_equal(known.connected, reach.connected)
     assert known.hops is None
     assert known.paths is None
@@ -300,11 +300,11 @@ def test_one_point_may_be_paired_with_many() -> None:
     mask = serpentine((21, 20))
     field = oracle.levels(mask, (0, 0), 4)
     ends = [(5, 0), (19, 4), (0, 20)]
-    reach = og.st_connected(mask, (0, 0), ends, connectivity=4, tile=6, path=False)
+    reach = og.is_connected(mask, (0, 0), ends, connectivity=4, tile=6, path=False)
     assert reach.hops is not None
     assert reach.paths is None
     assert reach.hops.tolist() == [field[y, x] for x, y in ends]
-    back = og.st_connected(mask, ends, (0, 0), connectivity=4, tile=6, path=False)
+    back = og.is_connected(mask, ends, (0, 0), connectivity=4, tile=6, path=False)
     assert back.hops is not None
     assert back.hops.tolist() == reach.hops.tolist()
 
@@ -316,7 +316,7 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
     store = tmp_path / "plain.zarr"
     og.ingest(np.ones((80, 80), np.uint8), store, tile=8)
     ends = [(5, 5)] * pairs, [(70, 70)] * pairs
-    run = og.st_connected.submit(store, *ends)
+    run = og.is_connected.submit(store, *ends)
     assert isinstance(run, og.Run)
     reach: Any = run.result()
     assert reach.hops.tolist() == [65] * pairs
@@ -326,7 +326,7 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
 
     watched = WatchedRaster(store, tmp_path / "diary", gate=gate)
     with og.config.set(threads=2, scratch=str(tmp_path)):
-        run = called(gate, og.st_connected.submit, watched, *ends)
+        run = called(gate, og.is_connected.submit, watched, *ends)
         assert isinstance(run, og.Run)
         begun = gate.until(lambda: len(read_tiles(tmp_path / "diary")) >= 10)
         wait_until(begun, lambda: run.status == "running")
@@ -358,7 +358,7 @@ def test_a_task_that_ends_late_does_not_keep_the_folder_of_its_run(
     monkeypatch.setattr(StoredCheckpoints, "save", note)
     monkeypatch.setattr(os, "rmdir", save_again)
     with og.config.set(scratch=str(tmp_path)):
-        reach = og.st_connected(tmp_path / "plain.zarr", [(5, 5)] * 2, [(9, 9)] * 2)
+        reach = og.is_connected(tmp_path / "plain.zarr", [(5, 5)] * 2, [(9, 9)] * 2)
     assert reach.connected.all()
     assert saved
     assert [path.name for path in tmp_path.iterdir()] == ["plain.zarr"]
@@ -378,7 +378,7 @@ def test_points_are_map_coordinates_and_paths_too() -> None:
     values = np.array([[5.0, np.nan, 2.0], [1.0, 0.0, 3.0], [1.0, 9.0, 1.0]])
     axes = {"y": [30.0, 20.0, 10.0], "x": [100.0, 110.0, 120.0]}
     mask = xr.DataArray(values, axes, ("y", "x"))
-    reach = og.st_connected(mask, (101, 29), (119, 31), connectivity=4)
+    reach = og.is_connected(mask, (101, 29), (119, 31), connectivity=4)
     assert reach.paths is not None
     (path,) = reach.paths
     assert path is not None
@@ -386,10 +386,10 @@ def test_points_are_map_coordinates_and_paths_too() -> None:
         [100, 30], [100, 20], [100, 10], [110, 10], [120, 10], [120, 20], [120, 30]
     ]  # fmt: skip
     assert og.path_mask([path], mask).values.sum() == 7
-    moved = og.st_connected(mask, (110, 30), (119, 31), connectivity=4, snap=1)
+    moved = og.is_connected(mask, (110, 30), (119, 31), connectivity=4, snap=1)
     assert moved.hops is not None
     assert moved.hops.tolist() == [6]
-    other = og.st_connected(mask, (100, 30), (120, 10), connectivity=4, nodata=9)
+    other = og.is_connected(mask, (100, 30), (120, 10), connectivity=4, nodata=9)
     assert not other
 
 
@@ -423,7 +423,7 @@ def test_bad_input_is_refused(changes: dict[str, Any], message: str) -> None:
         **changes,
     }
     with pytest.raises(og.InputError, match=message):
-        og.st_connected(**options)
+        og.is_connected(**options)
 
 
 def test_states_that_do_not_fit_memory_are_spilled_and_read_again(
@@ -476,7 +476,7 @@ def _ends_of_multipoints() -> None:
 @pytest.mark.parametrize("name", ENDS)
 def test_lines_and_areas_are_ends_as_wholes(name: str) -> None:
     s, t = ENDS[name]
-    reaches = [og.st_connected(SETS, s, t, tile=tile) for tile in (7, 64)]
+    reaches = [og.is_connected(SETS, s, t, tile=tile) for tile in (7, 64)]
     count = max(len(s), len(t))
     for pair, (one, other) in enumerate(zip(s * (count // len(s)), t * (count // len(t)))):
         start, end = cells_of_set(one), cells_of_set(other)
@@ -505,9 +505,9 @@ def test_sets_that_no_way_joins() -> None:
     mask = np.ones((6, 9), bool)
     mask[:, 4] = False
     left, right = shapely.box(0, 0, 3.4, 3.4), shapely.box(6, 0, 8, 3)
-    assert og.st_connected(mask, left, right).hops.tolist() == [-1]
-    assert og.st_connected(mask, left, [right, shapely.box(2, 2, 8, 3)]).hops.tolist() == [-1, 0]
-    both = og.st_connected(mask, left, [right, shapely.box(2, 2, 8, 3)], hops=False)
+    assert og.is_connected(mask, left, right).hops.tolist() == [-1]
+    assert og.is_connected(mask, left, [right, shapely.box(2, 2, 8, 3)]).hops.tolist() == [-1, 0]
+    both = og.is_connected(mask, left, [right, shapely.box(2, 2, 8, 3)], hops=False)
     assert both.connected.tolist() == [False, True]
 
 
@@ -516,6 +516,6 @@ def test_a_set_without_a_passable_cell_is_refused() -> None:
     mask[:, 4] = False
     wall = shapely.box(3.6, 0, 4.4, 5)
     with pytest.raises(og.InputError, match="t: geometry 1 covers no passable cell"):
-        og.st_connected(mask, (0, 0), [shapely.box(0, 0, 2, 2), wall])
+        og.is_connected(mask, (0, 0), [shapely.box(0, 0, 2, 2), wall])
     with pytest.raises(og.InputError, match=r"s: geometry 0, .* lies outside"):
-        og.st_connected(mask, shapely.box(20, 20, 22, 22), (0, 0))
+        og.is_connected(mask, shapely.box(20, 20, 22, 22), (0, 0))

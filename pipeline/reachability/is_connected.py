@@ -1,4 +1,4 @@
-"""The operation `st_connected`: whether cells are connected, and along which shortest paths.
+"""The operation `is_connected`: whether cells are connected, and along which shortest paths.
 
 A single pair is searched by a bidirectional search (`orograph.reachability.tile`). For many pairs,
 one pass over the raster first excludes those whose ends lie in different components.
@@ -62,7 +62,7 @@ Cells = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Result of `st_connected`; its truth value tells whether a single pair is connected.
+    """Result of `is_connected`; its truth value tells whether a single pair is connected.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Reach:
     --------
     >>> import numpy as np
     >>> import orograph as og
-    >>> reach = og.st_connected(np.array([[1, 0, 1], [1, 1, 1]]), (0, 0), (2, 0), connectivity=4)
+    >>> reach = og.is_connected(np.array([[1, 0, 1], [1, 1, 1]]), (0, 0), (2, 0), connectivity=4)
     >>> bool(reach), reach.hops.tolist(), reach.paths[0].cells.tolist()
     (True, [4], [[0, 0], [1, 0], [1, 1], [1, 2], [0, 2]])
     """
@@ -115,7 +115,7 @@ class Reach:
 @operation(
     "orograph.reachability.estimate:estimate_reach", "orograph.graphs.estimate:estimate_connected"
 )
-def st_connected(
+def is_connected(
     mask: RasterLike | Graph,
     s: PointsLike | VerticesLike,
     t: PointsLike | VerticesLike,
@@ -190,7 +190,7 @@ def st_connected(
     >>> import numpy as np
     >>> import orograph as og
     >>> maze = np.array([[1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], bool)
-    >>> reach = og.st_connected(maze, (0, 0), [(2, 0), (3, 3)], connectivity=4)
+    >>> reach = og.is_connected(maze, (0, 0), [(2, 0), (3, 3)], connectivity=4)
     >>> reach.connected.tolist(), reach.hops.tolist()
     ([True, False], [6, -1])
     >>> reach.paths[0].coordinates.tolist()
@@ -220,7 +220,7 @@ def st_connected(
         return engine.reach()
 
     of_grid = (raster,), raster.shape, layout, chosen
-    searches = "st-connected", make_engine, result
+    searches = "is-connected", make_engine, result
     return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False)
 
 
@@ -255,7 +255,7 @@ def _graph_job(
         return found
 
     alone = (), (1, 1), Layout(1, 1), chosen
-    return UnstoredJob(*alone, "st-connected", make_engine, result, spec=spec)
+    return UnstoredJob(*alone, "is-connected", make_engine, result, spec=spec)
 
 
 @dataclass

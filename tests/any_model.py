@@ -19,11 +19,18 @@ def distance(
     friction: Any = None, sources: Any = None, *, elevation: Any = None, cost: str = "friction",
     **options: Any,
 ) -> Any:  # fmt: skip
-    """Return the distances of `cost_distance` or `walking_time`, whichever has the model."""
+    """Return the distances of `cost_distance` or `walking_time`, whichever has the model.
+
+    The variable of times is named ``cost`` too.
+    """
     first, other = first_raster(friction, elevation, cost)
     if cost in COSTS:
         return og.cost_distance(first, sources, cost=cost, **options)
-    return og.walking_time(first, sources, model=cost, **other, **options)
+    if "outputs" in options:
+        names = {"cost": "time"}
+        options["outputs"] = [names.get(name, name) for name in options["outputs"]]
+    found = og.walking_time(first, sources, model=cost, **other, **options)
+    return found.rename({"time": "cost"})
 
 
 def build(

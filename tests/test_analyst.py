@@ -80,11 +80,11 @@ def test_walking_times_from_points_of_another_crs(
 ) -> None:
     walk = og.walking_time(dem, villages, out=tmp_path / "walk.nc")
     expected = walking_seconds(heights_of(dem)).cost
-    np.testing.assert_allclose(walk["cost"], expected, rtol=1e-13)
+    np.testing.assert_allclose(walk["time"], expected, rtol=1e-13)
     with xr.open_dataset(tmp_path / "walk.nc", decode_coords="all") as found:
         assert found.rio.crs == "EPSG:32632"
-        np.testing.assert_allclose(found["cost"], expected, rtol=1e-13)
-    axes = og.plot(walk["cost"], sources=villages, basemap=dem)
+        np.testing.assert_allclose(found["time"], expected, rtol=1e-13)
+    axes = og.plot(walk["time"], sources=villages, basemap=dem)
     axes.figure.savefig(tmp_path / "walk.png")
     marked = next(line for line in axes.lines if line.get_label() == "source")
     places = geopandas.read_file(villages).to_crs("EPSG:32632").get_coordinates()
@@ -102,11 +102,11 @@ def test_allocation_of_areas_and_statistics_by_zone(dem: Path, tmp_path: Path) -
     areas = shapely.box(x - 70, y - 50, x + 55, y + 65)
     frame = geopandas.GeoDataFrame({"park": [70, 5, 12]}, geometry=areas, crs="EPSG:32632")
     frame.to_crs("EPSG:4326").to_file(tmp_path / "parks.fgb")
-    outputs = ("cost", "allocation")
+    outputs = ("time", "allocation")
     walk = og.walking_time(dem, tmp_path / "parks.fgb", label="park", outputs=outputs)
     zones = og.polygonize(walk["allocation"], out=tmp_path / "zones.gpkg")
     grid: Any = rioxarray.open_rasterio(dem).squeeze(drop=True)
-    of_zones = xr.Dataset({"height": grid, "cost": walk["cost"]}).groupby(walk["allocation"])
+    of_zones = xr.Dataset({"height": grid, "time": walk["time"]}).groupby(walk["allocation"])
     means, most = of_zones.mean(), of_zones.max()
     # GDAL burns the areas, SciPy finds the ways and sums up
     burnt = features.rasterize(
@@ -118,7 +118,7 @@ def test_allocation_of_areas_and_statistics_by_zone(dem: Path, tmp_path: Path) -
     expected = expected_costs(steps, SHAPE, sources)
     assert np.array_equal(walk["allocation"], expected.allocation)
     labels = [5, 12, 70]
-    for name, values in (("height", heights_of(dem)), ("cost", expected.cost)):
+    for name, values in (("height", heights_of(dem)), ("time", expected.cost)):
         found = means[name].sel(allocation=labels)
         np.testing.assert_allclose(found, ndimage.mean(values, expected.allocation, labels))
         found = most[name].sel(allocation=labels)
@@ -143,13 +143,13 @@ def test_cut_clip_reproject_and_go_on(dem: Path, villages: Path, tmp_path: Path)
     steps = list_steps(None, cut[0], cost="tobler", lengths=planar((CELL, CELL)))
     inside = expected_costs(steps, cut[0].shape, [(row, column, 0, 0.0)]).cost
     count = int(np.isfinite(cut[0]).sum())
-    assert walk["cost"].count() == count > 100
+    assert walk["time"].count() == count > 100
     np.testing.assert_allclose(
-        np.sort(walk["cost"].values, axis=None)[:count],
+        np.sort(walk["time"].values, axis=None)[:count],
         np.sort(inside, axis=None)[:count],
         rtol=1e-12,
     )
-    moved = walk["cost"].rio.reproject("EPSG:25833", resolution=25.0)
+    moved = walk["time"].rio.reproject("EPSG:25833", resolution=25.0)
     og.to_file(moved, tmp_path / "moved.tif")
     bands = og.isochrones(moved, [60, 120], out=tmp_path / "bands.gpkg")
     with rasterio.open(tmp_path / "moved.tif") as opened:
@@ -171,9 +171,9 @@ def test_cut_clip_reproject_and_go_on(dem: Path, villages: Path, tmp_path: Path)
     frictions = moved * 0 + 1
     again = og.cost_distance(frictions, list(near.geometry[0].representative_point().coords))
     steps = list_steps(frictions.values, lengths=planar((25.0, 25.0)))
-    (cell,) = np.argwhere(again["cost"].values == 0).tolist()
+    (cell,) = np.argwhere(again["time"].values == 0).tolist()
     expected = expected_costs(steps, moved.shape, [(*cell, 0, 0.0)]).cost
-    np.testing.assert_allclose(again["cost"], np.where(np.isfinite(expected), expected, np.nan))
+    np.testing.assert_allclose(again["time"], np.where(np.isfinite(expected), expected, np.nan))
 
 
 def test_roads_from_a_geopackage_lead_over_terrain(
@@ -204,15 +204,15 @@ def test_roads_from_a_geopackage_lead_over_terrain(
                 network.add_edge(*edge, weight=min(seconds, known))
     starts = {row * SHAPE[1] + column for row, column in CELLS}
     expected = networkx.multi_source_dijkstra_path_length(network, starts)
-    found = drive["cost"].values.ravel()
+    found = drive["time"].values.ravel()
     np.testing.assert_allclose(found, [expected[cell] for cell in range(found.size)], rtol=1e-12)
-    assert (drive["cost"] < og.walking_time(dem, villages)["cost"]).sum() > 100
+    assert (drive["time"] < og.walking_time(dem, villages)["time"]).sum() > 100
 
 
 def test_paths_go_into_a_geopackage_with_the_names_of_both_ends(
     dem: Path, villages: Path, tmp_path: Path
 ) -> None:
-    outputs = ("cost", "back_direction", "allocation")
+    outputs = ("time", "back_direction", "allocation")
     walk = og.walking_time(dem, villages, label="village", outputs=outputs)
     paths = og.least_cost_path(walk, villages, label="village")
     og.to_file(paths, tmp_path / "own.gpkg")
@@ -233,13 +233,13 @@ def test_hours_and_isochrones(dem: Path, villages: Path, tmp_path: Path) -> None
     walk = og.walking_time(dem, villages, out=tmp_path / "walk.zarr")
     seconds = walking_seconds(heights_of(dem)).cost
     hours = og.convert_units(tmp_path / "walk.zarr", "h")
-    np.testing.assert_allclose(hours["cost"], seconds / 3600, rtol=1e-13)
-    assert hours["cost"].attrs["units"] == "h"
-    bands = og.isochrones(walk["cost"], [0.05, 0.1, 0.2], unit="h")
+    np.testing.assert_allclose(hours["time"], seconds / 3600, rtol=1e-13)
+    assert hours["time"].attrs["units"] == "h"
+    bands = og.isochrones(walk["time"], [0.05, 0.1, 0.2], unit="h")
     og.to_file(bands, tmp_path / "bands.gpkg")
     found = geopandas.read_file(tmp_path / "bands.gpkg")
     assert found["upper"].tolist() == [0.05, 0.1, 0.2]
-    grid: Any = walk["cost"]
+    grid: Any = walk["time"]
     inside = (seconds < 0.2 * 3600 * 0.98) | (seconds > 0.2 * 3600 * 1.02)
     x, y = np.meshgrid(grid.x, grid.y)
     covered = shapely.intersects_xy(shapely.union_all(found.geometry), x, y)

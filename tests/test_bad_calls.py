@@ -183,7 +183,11 @@ def _plans() -> dict[str, Function]:
                 continue
             own = dict(kinds)
             of_raster = subject is not graph
-            outputs = {"connected_components": "labels", "fill_depressions": "filled"}
+            outputs = {
+                "connected_components": "labels",
+                "fill_depressions": "filled",
+                "walking_time": "time",
+            }
             if operation is og.flow_accumulation:
                 own["method"] = bad.choice("d9", optional=True)
                 own["depressions"] = bad.choice("carve", optional=True)
@@ -373,7 +377,7 @@ FUNCTIONS = {
     "walking_time": Function(
         og.walking_time,
         {"elevation": GRID, "sources": POINT},
-        {**DISTANCE, "friction": bad.OPTIONAL_RASTER},
+        {**DISTANCE, "outputs": _outputs("time"), "friction": bad.OPTIONAL_RASTER},
     ),
     "depressions": Function(
         og.depressions,

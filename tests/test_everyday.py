@@ -64,7 +64,7 @@ def test_1_habitat_cores_to_paths_in_a_geopackage(
 def test_2_walking_times_over_a_terrain_in_degrees(shared_data: Path) -> None:
     dem = opened(shared_data / "dem/nc_eno.tif", slice(300, 400), slice(300, 420))
     x, y = float(dem.x[10]), float(dem.y[10])
-    time = og.walking_time(dem, [(x, y)])["cost"]
+    time = og.walking_time(dem, [(x, y)])["time"]
     assert time.attrs["units"] == "s"
     metres = 10.3 * 80  # cells of a third of an arc second, 80 of them southwards
     assert 0.6 * metres < float(time[90, 10]) < 3 * metres

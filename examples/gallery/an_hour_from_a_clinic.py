@@ -55,8 +55,8 @@ print(links)
 clinics = [(-84.33, 36.27), (-84.16, 36.43)]
 given = {"travel": "to", "snap": True}
 times = {
-    "on foot": og.walking_time(ground, clinics, **given)["cost"],
-    "by road": og.walking_time(ground, clinics, links=links, **given)["cost"],
+    "on foot": og.walking_time(ground, clinics, **given)["time"],
+    "by road": og.walking_time(ground, clinics, links=links, **given)["time"],
 }
 
 # %%

@@ -23,10 +23,10 @@ valley = (-84.17, 36.305)
 # --------------
 # ``travel="from"`` is the time from the source to each cell, ``"to"`` that from each cell to it.
 
-there = og.walking_time(elevation, [valley], outputs=("cost", "back_direction"))
+there = og.walking_time(elevation, [valley], outputs=("time", "back_direction"))
 back = og.walking_time(elevation, [valley], travel="to")
 
-hours = og.convert_units(there["cost"], "h")
+hours = og.convert_units(there["time"], "h")
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 hours.plot.contourf(
     ax=axes, levels=range(9), cmap="magma_r", cbar_kwargs={"label": "hours from the valley"}
@@ -39,7 +39,7 @@ axes.set_title("Walking times")
 # --------------------------------------------------
 # On the ridges it is more than on the plain, as one might think.
 
-minutes = og.convert_units(there["cost"] - back["cost"], "min")
+minutes = og.convert_units(there["time"] - back["time"], "min")
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 minutes.plot(ax=axes, cmap="RdBu_r", center=0, cbar_kwargs={"label": "minutes longer than back"})
 axes.set_title("There, less back again")
@@ -54,7 +54,7 @@ figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
 heights = elevation.values
 for path in paths:
     along = path.cells[::-1]  # from the valley up
-    seconds = there["cost"].values[tuple(along.T)]
+    seconds = there["time"].values[tuple(along.T)]
     axes.plot(seconds / 3600, heights[tuple(along.T)], label=f"{path.cost / 3600:.1f} h")
 axes.set(xlabel="hours", ylabel="height, m", title="Profiles over time")
 axes.legend()

@@ -19,6 +19,7 @@ from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
 from orograph.distance.arguments import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
+from orograph.results.costs import COST, TIME
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.open_storage import file_path
 from orograph.tiles.raster.raster import open_raster
@@ -47,7 +48,7 @@ def command_named(name: str) -> Command | None:
     return next(named, None)
 
 
-def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, Any]:
+def _outputs_of(costs: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the default outputs: costs and back directions, but only costs for a GeoTIFF.
 
     Paths go down the costs of the eikonal equation, which has no back directions.
@@ -55,7 +56,7 @@ def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, An
     from orograph.eikonal.job import EIKONAL
 
     alone = options.out.lower().endswith(GEOTIFF) or getattr(options, "cost", None) == EIKONAL
-    return {"outputs": ("cost",) if alone else ("cost", "back_direction")}
+    return {"outputs": (costs,) if alone else (costs, "back_direction")}
 
 
 def _print_length(dimension: str) -> Any:
@@ -157,7 +158,7 @@ SPECIAL = (
         "cost_distance",
         ("cost",),
         defaults=lambda options, friction: {
-            **_outputs_of_cost(options, friction),
+            **_outputs_of(COST, options),
             **terrain_given(options),
         },
         extend=add_terrain,
@@ -166,7 +167,7 @@ SPECIAL = (
     Command(
         "walking_time",
         ("walk",),
-        defaults=_outputs_of_cost,
+        defaults=lambda options, elevation: _outputs_of(TIME, options),
         choices={"model": SLOPES},
     ),
     Command(

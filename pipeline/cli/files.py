@@ -217,7 +217,7 @@ def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) ->
     import numpy as np
 
     cells = np.ones((8, 8), dtype)
-    given: dict[str, Any] = {"outputs": ("cost", "back_direction"), "tile": 4}
+    given: dict[str, Any] = {"outputs": "back_direction", "tile": 4}
     if operation == "cost_distance":
         for cost in [cost for cost in costs if cost in COSTS]:
             result = og.cost_distance(cells, [(0, 0)], cost=cost, **given)

@@ -55,6 +55,7 @@ from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lack
 from orograph.kernels.shortest_path_tree.pair_code import code_of_run
 from orograph.operations.job import RasterJob, layout_of, raster_job
 from orograph.operations.operation import operation
+from orograph.results.costs import COST
 from orograph.source_runs.growth import Growth
 from orograph.source_runs.runs import job_of_runs
 from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-OUTPUTS = ("cost", "back_direction", "allocation")
+OUTPUTS = (COST, "back_direction", "allocation")
 TRIAL_COST = 1e9  # more than a step costs in a tile that kernels are compiled by
 
 
@@ -315,18 +316,19 @@ def distance_job(
     outputs: Sequence[str],
     source_cost: Mapping[str, Any] | None = None,
     name: str = "sources",
+    variable: str = COST,
 ) -> RasterJob:
     """Check the arguments of a distance operation and return its job.
 
     ``lacking`` is the argument for which a GPU lacks the model; empty if the GPU supports it. The
     other arguments are those of `cost_distance`, with ``travel`` in place of the model's
-    ``reverse``. ``name`` is what the operation calls its sources; ``outside`` is None if it has no
-    such argument.
+    ``reverse``. ``name`` is what the operation calls its sources, ``variable`` its costs;
+    ``outside`` is None if it has no such argument.
     """
     cost, first = model.name, surface.first
     reverse = check_choice("travel", travel, ("from", "to")) == "to"
     connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
-    wanted = check_outputs(outputs, OUTPUTS)
+    wanted = check_outputs(outputs, (variable, *OUTPUTS[1:]))
     max_cost = check_number("max_cost", max_cost, 0)
     lengths = surface.lengths(cell_size)
     if np.dtype(dtype).kind == "i":
@@ -351,7 +353,7 @@ def distance_job(
     )
     source_raster = origin.raster
     labels = None if origin.cells is None else origin.cells.labels
-    if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
+    if set(wanted) != {variable} and isinstance(source_raster, ArrayRaster):
         # Labels of a raster in memory are known before the run: unusable ones are refused here, and
         # a GPU needs fewer bits for known labels (`code_of_run`).
         whole = Window(0, 0, *first.shape)
@@ -378,6 +380,7 @@ def distance_job(
         backend=choose_backend("open_tile", rasters, spec, lacking),
         length_unit=first.georeference.length_unit,
         length_scale=surface.length_scale,
+        variable=variable,
     )
     if origin.strengths is None:
         return _solve(problem, named, wanted, labels, spec, origin.notes)
@@ -394,7 +397,8 @@ def _solve_each(
 ) -> RasterJob:
     """Return the job of a problem whose sources differ in strength: one run for each strength."""
     # what tells winners of equal cost apart
-    needed = wanted if set(wanted) == {"cost"} else tuple(dict.fromkeys((*wanted, "allocation")))
+    alone = set(wanted) == {problem.variable}
+    needed = wanted if alone else tuple(dict.fromkeys((*wanted, "allocation")))
     jobs, growths, notes = [], [], origin.notes
     for strength, cells, targets in origin.groups():
         own, growth = _grown(problem, strength, cells, targets)
@@ -466,7 +470,7 @@ def _solve(
         arrays = links.tail, links.head, links.cost, links.edge
         parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
     code = None  # of the pairs of an allocation on GPUs; None: CPUs do it
-    if set(wanted) != {"cost"} and links is None and may_use_cuda(problem.backend):
+    if set(wanted) != {problem.variable} and links is None and may_use_cuda(problem.backend):
         of_labels = named["sources"].dtype if "sources" in named else np.dtype(np.int64)
         code = code_of_run(problem.cells, labels, of_labels)
     first, zero = rasters[0], (*MODELS[problem.model.name].further, BARRIERS)
@@ -482,7 +486,7 @@ def _solve(
     cheap = replace(on_cpu, max_cost=min(problem.max_cost, TRIAL_COST))
     compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
     on_gpu = None
-    if set(wanted) != {"cost"}:
+    if set(wanted) != {problem.variable}:
         of_grid: dict[str, Any] = {"orientation": first.georeference.orientation}
         allocation = AllocationProblem(on_cpu, wanted, names=notes.get("source_names"), **of_grid)
         if code is not None:

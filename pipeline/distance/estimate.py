@@ -29,6 +29,7 @@ from orograph.plans.plan import (
     WORKER_BYTES,
     Plan,
 )
+from orograph.results.costs import COST, TIME
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node
@@ -87,7 +88,7 @@ def estimate_walking_time(
     model: str = "tobler",
     connectivity: int = 8,
     dtype: str = "float64",
-    outputs: str | Sequence[str] = ("cost",),
+    outputs: str | Sequence[str] = ("time",),
     sources: SourcesLike | None = None,
     source_cost: object = None,
     label: str | None = None,
@@ -100,8 +101,9 @@ def estimate_walking_time(
     strengths = sources, source_cost, label
     on_gpus = gpus, connectivity
     return _estimate_model(
-        "walking_time", model, grid, itemsize, outputs, limit, workers, threads, strengths, on_gpus
-    )
+        "walking_time", model, grid, itemsize, outputs, limit, workers, threads, strengths, on_gpus,
+        TIME,
+    )  # fmt: skip
 
 
 def _estimate_model(
@@ -115,13 +117,14 @@ def _estimate_model(
     threads: int,
     strengths: tuple[Any, Any, str | None],
     on_gpus: tuple[Gpus | None, int],
+    variable: str = COST,
 ) -> Plan:
     """Return the plan of distances by a cost model, with ``itemsize`` bytes for each cost.
 
     ``strengths`` are the arguments ``sources``, ``source_cost`` and ``label``; ``on_gpus`` are
-    ``gpus`` and ``connectivity``.
+    ``gpus`` and ``connectivity``; ``variable`` is the name of the costs.
     """
-    wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
+    wanted = {variable, *check_outputs(outputs, (variable, *OUTPUT_BYTES))}
     row = MODELS[model]
     # Such models have two rasters of costs: heights and friction.
     planes = 2 if row.neutral_friction is not None else 1

@@ -13,6 +13,7 @@ from orograph.distance.trace import PathReader
 from orograph.eikonal.job import EIKONAL
 from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
+from orograph.results.costs import COST, cost_variable
 from orograph.results.names import name_labels
 from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
@@ -109,10 +110,12 @@ def least_cost_path(
     }
     if dataset.attrs.get("cost_model") == EIKONAL:
         return _down(dataset, points, given)
-    for name in ("cost", "back_direction"):
-        if name not in dataset:
+    variable = cost_variable(dataset) or COST
+    for name in (variable, "back_direction"):
+        if name not in dataset.data_vars:
             raise InputError(
-                f"result: it has no {name}; compute it with the outputs cost and back_direction"
+                f"result: it has no {name}; compute it with the outputs {variable} and "
+                "back_direction"
             )
     codes = dataset["back_direction"]
     if codes.dtype != np.uint8 and codes.dtype.kind != "f":
@@ -121,7 +124,7 @@ def least_cost_path(
             "of it (NaN where unreached); give what cost_distance has returned"
         )
     directions = open_raster(codes, nodata=NO_DIRECTION)
-    costs = open_raster(dataset["cost"])
+    costs = open_raster(dataset[variable])
     place = directions.georeference
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
     reader = PathReader(directions, dataset, place.orientation)
@@ -130,7 +133,7 @@ def least_cost_path(
     if several and allocation is None:
         raise InputError(
             "result: its sources differ in strength, so a path may cross cells that another "
-            "source wins, which only an allocation shows; compute it with the outputs cost, "
+            f"source wins, which only an allocation shows; compute it with the outputs {variable}, "
             "back_direction and allocation"
         )
     paths = LeastCostPaths()
@@ -281,7 +284,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     elif not isinstance(like, xr.Dataset):
         raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
-        raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
+        raster = like[cost_variable(like) or choose_variable(like, "like", None)]
     if raster.ndim != 2:
         dims = ", ".join(map(str, raster.dims))
         raise InputError(

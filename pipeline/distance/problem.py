@@ -38,6 +38,7 @@ from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
 from orograph.kernels.vectors.lanes import STEPS
+from orograph.results.costs import COST
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -110,6 +111,8 @@ class Distance(FrontierDefaults):
     """Unit of the grid's lengths; None if it is not known."""
     length_scale: float = 1.0
     """Factor contained in ``lengths``: metres per unit of length where costs are times, else 1."""
+    variable: str = COST
+    """Name of the raster of costs."""
 
     @classmethod
     def on_rasters(
@@ -154,7 +157,7 @@ class Distance(FrontierDefaults):
             "long_name": f"{'time' if units == 's' else 'cost'} {way} the nearest source",
             **({"units": units} if units else {}),
         }
-        return (Variable("cost", self.dtype, -1 if integer else math.nan, attrs),)
+        return (Variable(self.variable, self.dtype, -1 if integer else math.nan, attrs),)
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
         """Return the tiles that contain sources, and the least initial cost in each."""

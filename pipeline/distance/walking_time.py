@@ -18,6 +18,7 @@ from orograph.distance.cost_distance import distance_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.relax.models import CostModel, lacking_on_gpu
 from orograph.operations.operation import operation
+from orograph.results.costs import TIME
 from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.snapping import SnapLike
@@ -55,7 +56,7 @@ def walking_time(
     snap: SnapLike = False,
     outside: str = "error",
     dtype: str = "float64",
-    outputs: Sequence[str] = ("cost",),
+    outputs: Sequence[str] = ("time",),
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the least walking time to each cell from any of the sources.
@@ -96,15 +97,15 @@ def walking_time(
         As for `cost_distance`.
     source_values, label, all_touched, initial_cost, source_cost, snap, outside
         As for `cost_distance`.
-    outputs : sequence of {"cost", "back_direction", "allocation"}
-        As for `cost_distance`.
+    outputs : sequence of {"time", "back_direction", "allocation"}
+        Variables of the result; the time is always included.
     **options
 
     Returns
     -------
     xarray.Dataset
-        As for `cost_distance`; ``cost`` (y, x) holds the times in seconds. An additional attribute
-        is ``coefficients``.
+        As for `cost_distance`, with ``time`` (y, x), in seconds, in place of ``cost``. An
+        additional attribute is ``coefficients``.
 
     Raises
     ------
@@ -123,7 +124,7 @@ def walking_time(
     >>> slope = np.array([[0.0, 10.0, 20.0]])
     >>> up = og.walking_time(slope, [(0, 0)], cell_size=100)
     >>> down = og.walking_time(slope, [(0, 0)], cell_size=100, travel="to")
-    >>> up["cost"].values.round(1), down["cost"].values.round(1)
+    >>> up["time"].values.round(1), down["time"].values.round(1)
     (array([[  0. , 101.4, 202.9]]), array([[  0. ,  71.5, 142.9]]))
     """
     model = check_choice("model", model, SLOPES)
@@ -149,4 +150,5 @@ def walking_time(
         snap=snap,
         outside=check_choice("outside", outside, OUTSIDE),
         outputs=outputs,
+        variable=TIME,
     )

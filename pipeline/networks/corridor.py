@@ -12,6 +12,7 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_place
 from orograph.kernels.relax.models import MODELS
+from orograph.results.costs import cost_variable, costs_of
 from orograph.results.opening import ResultLike, open_result
 from orograph.source_runs.attributes import COSTS_ADD_UP
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
@@ -97,9 +98,9 @@ def corridor(
     for one, other in chosen:
         _check_pair(results[one], results[other])
         _check_place(results[chosen[0][0]], results[other])
-    first = results[chosen[0][0]]["cost"]
+    first = costs_of(results[chosen[0][0]])
     # the data alone, as coordinates may differ in the last bit
-    costs = {n: first.copy(data=results[n]["cost"].data) for pair in chosen for n in pair}
+    costs = {n: first.copy(data=costs_of(results[n]).data) for pair in chosen for n in pair}
     integers = all(cost.dtype.kind == "i" for cost in costs.values())
     # no sum of two costs is as great; minima are exact
     nothing: Any = np.uint64(2**64 - 1) if integers else math.inf
@@ -151,7 +152,7 @@ def _results_of(a: object, b: object) -> tuple[list[Hashable] | None, list[xr.Da
             raise InputError(f"{name}: {words}; give what cost_distance returns, or its path")
         is_read = not isinstance(given, xr.Dataset)
         result = open_result(given, "cost_distance", name)
-        if "cost" not in result:
+        if cost_variable(result) is None:
             raise InputError(f"{name}: {words}; give what cost_distance returns")
         if is_read and "cost_model" not in result.attrs:
             raise InputError(
@@ -230,8 +231,8 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
     _check_place(a, b)
     for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
         _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
-    _check_equal("units", *(result["cost"].attrs.get("units") for result in (a, b)))
-    kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
+    _check_equal("units", *(costs_of(result).attrs.get("units") for result in (a, b)))
+    kinds = [np.dtype(r.attrs.get("dtype", costs_of(r).dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
     ways = [result.attrs.get("travel") for result in (a, b)]
     model = MODELS.get(a.attrs.get("cost_model", ""))
@@ -245,7 +246,7 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
 
 def _check_place(a: xr.Dataset, b: xr.Dataset) -> None:
     """Raise InputError if two results have different grids."""
-    first, second = a["cost"], b["cost"]
+    first, second = costs_of(a), costs_of(b)
     ours, theirs = (georeference_of(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
     check_same_place("corridor", shapes[1], theirs, shapes[0], ours)

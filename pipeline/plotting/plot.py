@@ -14,6 +14,7 @@ from orograph.plotting.rasters import draw_raster
 from orograph.plotting.relief import draw_relief
 from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
+from orograph.results.costs import COSTS
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.results.units import check_times
 from orograph.tiles.arguments import check_integer, shown
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # what a result is drawn by, in this order
-_MAIN = ("cost", "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
+_MAIN = (*COSTS, "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
          "filled", "level")  # fmt: skip
 MOST_PIXELS = 2**16
 
@@ -254,7 +255,7 @@ def units_of(result: Any, raster: Raster) -> str | None:
     units = raster.attrs.get("units")
     array = result[raster.name] if hasattr(result, "data_vars") else result
     computed = not getattr(array, "encoding", True)
-    return None if computed and raster.name == "cost" and units in _STATED_UNITS else units
+    return None if computed and raster.name in COSTS and units in _STATED_UNITS else units
 
 
 def _variable_of(result: object, variable: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import numpy.typing as npt
 
+from orograph.results.costs import COSTS
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.points import coordinates_of
@@ -32,12 +33,12 @@ def find_sources(result: RasterLike | VectorLike, raster: Raster) -> npt.NDArray
     raster
         The raster of it that is drawn.
     """
-    if raster.name not in {"cost", "hops", "back_direction", "allocation"}:
+    if raster.name not in {*COSTS, "hops", "back_direction", "allocation"}:
         return None
     if raster.shape[0] * raster.shape[1] > MOST_CELLS:
         return None
     known = raster
-    if raster.name in {"cost", "allocation"} and "back_direction" in getattr(
+    if raster.name in {*COSTS, "allocation"} and "back_direction" in getattr(
         result, "data_vars", ()
     ):
         known = open_raster(
@@ -47,7 +48,7 @@ def find_sources(result: RasterLike | VectorLike, raster: Raster) -> npt.NDArray
         return None
     cells = known.read(Window(0, 0, *known.shape))
     zero = valid_cells(cells, known.nodata) & (cells == 0)
-    if known.name == "cost":
+    if known.name in COSTS:
         from scipy.ndimage import label  # slow to import
 
         # Several cells of cost 0 side by side may be ground without friction around a source.

@@ -17,6 +17,7 @@ from orograph.kernels.polygons.contours import compile_kernels
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
+from orograph.results.costs import COSTS
 from orograph.results.units import check_times, parse_unit, unit_scale
 from orograph.tiles.arguments import as_text, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
@@ -49,7 +50,7 @@ def isochrones(
     ----------
     cost : raster
         Costs, shape (y, x), of any real dtype, such as those of `cost_distance` or `walking_time`.
-        Of a dataset of several variables, ``cost`` is read by default.
+        Of a dataset of several variables, ``cost`` or ``time`` is read by default.
     levels : sequence of float
         Increasing costs, in the units of the raster or in ``unit``, at most 254.
     polygons : bool
@@ -109,7 +110,7 @@ def isochrones(
     2   10.0   20.0  657.270852
     """
     spec = RunSpec(**options)
-    raster = spec.open(cost, "cost", ("cost",))
+    raster = spec.open(cost, "cost", COSTS)
     named = check_levels(levels)
     of_costs = raster.attrs.get("units")
     bounds = named

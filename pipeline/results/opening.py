@@ -82,6 +82,8 @@ def open_result(
         # rioxarray opens a GeoTIFF with a dimension for its single band.
         array = result.squeeze("band", drop=True) if "band" in result.dims else result
         name = _name_of(result, operation, argument)
+        if name in array.coords and name not in array.dims:  # the time of the data, beside times
+            array = array.drop_vars([name])
         return array.to_dataset(name=name, promote_attrs=False).assign_attrs(attributes)
     if not isinstance(result, xr.Dataset):
         raise InputError(f"{argument}: {shown(result)}; give what {operation} returns, or its path")

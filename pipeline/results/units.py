@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from orograph.results.costs import COSTS, cost_variable
 from orograph.results.opening import open_result
 from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError, own_errors
@@ -30,8 +31,6 @@ NAMES = {
 }  # fmt: skip
 """Other spellings of units, as people, CRSs and other programs have them."""
 UNITS = (*TIMES, *LENGTHS, *AREAS)
-_TIMES_OF = ("cost", "time")
-"""Names of rasters whose values are times."""
 FASTEST = 100 / 3.6
 """Speed in m/s that no walk reaches: a faster one shows that times are in another unit."""
 SAMPLE, ENOUGH = 128, 100
@@ -78,7 +77,7 @@ def convert_units(
     >>> import numpy as np
     >>> import orograph as og
     >>> walk = og.walking_time(np.zeros((1, 3)), [(0, 0)], cell_size=5000)
-    >>> hours = og.convert_units(walk, "h")["cost"]
+    >>> hours = og.convert_units(walk, "h")["time"]
     >>> hours.values.round(2), hours.attrs["units"]
     (array([[0.  , 0.99, 1.99]]), 'h')
     """
@@ -108,8 +107,8 @@ def convert_units(
     found = result.assign(changed)
     # An infinite maximum is a text and stays.
     most = result.attrs.get("max_cost")
-    if "cost" in changed and isinstance(most, int | float):
-        units = str(result["cost"].attrs["units"])
+    if (costs := cost_variable(result)) in changed and isinstance(most, int | float):
+        units = str(result[costs].attrs["units"])
         found.attrs["max_cost"] = most * unit_scale(units, unit, "result")
     return found
 
@@ -127,7 +126,7 @@ def check_times(raster: Raster, argument: str) -> None:
     each with its greatest step to a neighbour.
     """
     units, place = _plain(str(raster.attrs.get("units"))), raster.georeference
-    if units not in TIMES or raster.name not in (None, *_TIMES_OF) or place.length_unit is None:
+    if units not in TIMES or raster.name not in (None, *COSTS) or place.length_unit is None:
         return
     dy, dx = place.side_lengths or (0.0, 0.0)
     if not dy * dx or min(raster.shape) < 2:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from orograph.execution.jobs import Handle
 
-COST, ALLOCATION, REACHED = "cost", "allocation", "reached_cells"
+ALLOCATION, REACHED = "allocation", "reached_cells"
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,20 @@ class LeastOfRuns:
     ) -> dict[str, Array]:
         """Return the least cost of a part, and what belongs to it."""
         names, count = [v.name for v in self.written], len(self.written)
+        cost = names[0]
         best: dict[str, Array] = {}
         for place, growth in enumerate(self.growths):
             part = dict(zip(names, cells[place * count : (place + 1) * count], strict=True))
-            part[COST] = self._accumulated(part[COST], growth, window)
+            part[cost] = self._accumulated(part[cost], growth, window)
             if not best:
                 best = {name: values.copy() for name, values in part.items()}
                 continue
-            better = part[COST] < best[COST]
+            better = part[cost] < best[cost]
             if ALLOCATION in part:
-                better |= (part[COST] == best[COST]) & (part[ALLOCATION] < best[ALLOCATION])
+                better |= (part[cost] == best[cost]) & (part[ALLOCATION] < best[ALLOCATION])
             for name, values in best.items():
                 np.copyto(values, part[name], where=better)
-        unreached = best[COST] == self._nothing
+        unreached = best[cost] == self._nothing
         for variable in self.outputs:
             best[variable.name][unreached] = variable.fill_value
         return {variable.name: best[variable.name] for variable in self.outputs}
@@ -108,4 +109,5 @@ class LeastEngine(MapOverlap):
 
     def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
         """Return the number of reached cells."""
-        return {REACHED: int(np.count_nonzero(blocks[COST] >= 0))}
+        cost = cast("LeastOfRuns", self.problem).written[0].name
+        return {REACHED: int(np.count_nonzero(blocks[cost] >= 0))}

@@ -181,7 +181,7 @@ for backend in ["cuda"] * bool(tests) + ["numba"] * bool(far):
         emulator = Emulator()
         device._gpu, backends.missing_gpu = lambda: emulator, lambda: None
     found = og.walking_time(rasters["elevation"], [(3, 5)], backend=backend, **given)
-    assert np.array_equal(found["cost"].values, expected), backend
+    assert np.array_equal(found["time"].values, expected), backend
 for rasters in ({}, {"wind": rasters["wind"]}, {**given["rasters"], "rain": rasters["wind"]}):
     try:
         og.walking_time(np.ones((3, 3)), [(0, 0)], **{**given, "rasters": rasters})
@@ -203,9 +203,9 @@ assert _parser().parse_args(command).model == "climb"
 friction, z = rng.random((2, 11, 13)) * 9
 given = dict(friction=friction, coefficients={"effort": 2.0}, cell_size=1)
 walk = functools.partial(og.walking_time, z, [(3, 4)], model="climb", **given)
-found = walk(tile=5)["cost"].values
-assert np.array_equal(found, walk()["cost"].values)
-to = walk(travel="to", tile=5)["cost"].values
+found = walk(tile=5)["time"].values
+assert np.array_equal(found, walk()["time"].values)
+to = walk(travel="to", tile=5)["time"].values
 index = og.DistanceIndex.build(z, "climb.zarr", block=4, levels=0, cost="climb", **given)
 table = index.distance_matrix([(3, 4), (11, 9)]).values
 assert np.allclose(table[0, 1], found[9, 11])

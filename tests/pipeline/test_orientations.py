@@ -161,7 +161,7 @@ DISTANCES = {
         points(known),
         snap=9,
         connectivity=16,
-        outputs=("cost", "back_direction"),
+        outputs=("time", "back_direction"),
         **options,
     ),
     "hops": lambda known, **options: og.hop_distance(

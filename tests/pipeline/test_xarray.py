@@ -137,8 +137,8 @@ def test_what_netcdf_says_of_coordinates_does_not_keep_stores_from_being_opened(
 def test_times_are_seconds(model: str) -> None:
     for travel in ("from", "to"):
         time = og.walking_time(heights(), START, model=model, travel=travel)
-        assert time["cost"].attrs["units"] == "s"
-        assert time["cost"].attrs["long_name"] == f"time {travel} the nearest source"
+        assert time["time"].attrs["units"] == "s"
+        assert time["time"].attrs["long_name"] == f"time {travel} the nearest source"
 
 
 # --- one raster of several ------------------------------------------------------------------
@@ -159,7 +159,7 @@ def several(tmp_path: Path) -> dict[str, Any]:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "cost_distance": lambda r, **which: og.cost_distance(r, START, **which)["cost"],
-    "walking_time": lambda r, **which: og.walking_time(r, START, **which)["cost"],
+    "walking_time": lambda r, **which: og.walking_time(r, START, **which)["time"],
     "hop_distance": lambda r, **which: og.hop_distance(r, START, **which)["hops"],
     "forest": lambda r, **which: og.minimum_spanning_forest(r, **which)["edges"],
     "components": lambda r, **which: og.connected_components(r, **which)["labels"],

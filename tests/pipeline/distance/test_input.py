@@ -182,7 +182,7 @@ def test_a_way_round_a_step_that_overflows_is_found() -> None:
     heights[3:, :6] = heights[3:, 6:7]
     result = og.walking_time(heights, [(0, 0)], cell_size=10)
     assert result.attrs["unreached_cells"] == 0
-    assert np.isfinite(result["cost"].values).all()
+    assert np.isfinite(result["time"].values).all()
 
 
 def test_barriers_are_no_overflow() -> None:
@@ -540,5 +540,5 @@ def test_points_lie_on_cells_that_have_a_height_and_a_friction() -> None:
     for point in ((0, 0), (1, 0)):
         with refused("sources", "point 0", "nodata", "snap"):
             og.walking_time(heights, [point], friction=over)
-    snapped = og.walking_time(heights, [(0, 0)], friction=over, snap=True)["cost"].values
+    snapped = og.walking_time(heights, [(0, 0)], friction=over, snap=True)["time"].values
     assert np.argwhere(snapped == 0).tolist() == [[1, 0]]

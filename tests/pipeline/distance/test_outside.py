@@ -59,7 +59,7 @@ def test_every_operation_with_sources_skips_them() -> None:
     assert np.array_equal(hops["hops"], og.hop_distance(friction(), POINTS[INSIDE])["hops"])
     walk = og.walking_time(friction(), POINTS, outside="skip")
     assert walk.attrs["sources_outside"] == 3
-    assert np.array_equal(walk["cost"], og.walking_time(friction(), POINTS[INSIDE])["cost"])
+    assert np.array_equal(walk["time"], og.walking_time(friction(), POINTS[INSIDE])["time"])
     lazy = og.cost_distance.lazy(friction(), POINTS, outside="skip")
     assert lazy.attrs["sources_outside"] == 3
 

@@ -222,7 +222,7 @@ def test_a_tobler_corridor_is_what_the_path_costs() -> None:
     """Up one side of a ridge and down the other, which costs something else the other way."""
     heights = located(np.random.default_rng(3).integers(0, 9, (9, 11)).astype(float))
     start, end = [(500, 100)], [(600, 20)]
-    there = og.walking_time(heights, start, outputs=BOTH)
+    there = og.walking_time(heights, start, outputs=("time", "back_direction"))
     back = og.walking_time(heights, end, travel="to")
     assert (there.attrs["travel"], back.attrs["travel"]) == ("from", "to")
     assert there.attrs["coefficients"] == [0.6]

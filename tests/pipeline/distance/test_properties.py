@@ -477,12 +477,12 @@ def test_to_is_from_over_the_graph_with_every_step_turned_round(cost: str) -> No
                 model=cost,
                 travel=travel,
                 tile=tile,
-                outputs=ALL,
+                outputs=("time", *ALL[1:]),
             )
             for tile in (40, 9)
         ]
         assert_same(*results)
-        ways[travel] = results[0]["cost"].values
+        ways[travel] = results[0]["time"].values
         steps = oracle.list_steps(None, elevation, cost=cost, travel=travel)
         expected = oracle.cost_distance(steps, elevation.shape, at((5, 5), (30, 30)))
         np.testing.assert_allclose(ways[travel], expected.cost, rtol=1e-12)

@@ -331,10 +331,10 @@ def test_walking_times_and_links() -> None:
     cost = {"multiplier": [1, 2, 3, 4]}
     found = og.walking_time(heights, POINTS, source_cost=cost, cell_size=10, tile=8)
     plain = [
-        og.walking_time(heights, [point], cell_size=10)["cost"].values * (number + 1)
+        og.walking_time(heights, [point], cell_size=10)["time"].values * (number + 1)
         for number, point in enumerate(POINTS)
     ]
-    np.testing.assert_array_equal(found["cost"], np.min(plain, axis=0))
+    np.testing.assert_array_equal(found["time"], np.min(plain, axis=0))
 
     import pandas as pd
 

@@ -169,7 +169,7 @@ def test_tobler_over_an_even_surface_is_the_model_of_walking_time() -> None:
     """And a fine table of it is nearly so."""
     _, heights, _ = rasters()
     even = np.zeros(SHAPE)
-    expected = og.walking_time(heights, [(4, 3)], cell_size=SIDE)["cost"]
+    expected = og.walking_time(heights, [(4, 3)], cell_size=SIDE)["time"]
     name = og.TerrainCost(surface=even, elevation=heights, vertical_factor="tobler")
     angles = np.linspace(-70, 70, 5601)
     factors = 0.6 * np.exp(3.5 * np.abs(np.tan(np.radians(angles)) + 0.05))

@@ -66,7 +66,7 @@ def shapes(m: Any) -> list[Any]:
 
 
 def test_a_raster_is_a_picture_at_its_place(dem: xr.DataArray) -> None:
-    cost = og.walking_time(dem, START)["cost"]
+    cost = og.walking_time(dem, START)["time"]
     (image,) = images(og.explore(cost, tiles=None))
     frame = geopandas.GeoSeries(geopandas.points_from_xy(*(
         grid.ravel() for grid in np.meshgrid(cost["x"], cost["y"])
@@ -90,7 +90,7 @@ def test_nothing_is_loaded_but_scripts_and_styles(dem: xr.DataArray) -> None:
 
 
 def test_values_have_a_colour_bar_with_units_and_classes_a_legend(dem: xr.DataArray) -> None:
-    assert "cost [s]" in page(og.explore(og.walking_time(dem, START)))
+    assert "time [s]" in page(og.explore(og.walking_time(dem, START)))
     directions = og.explore(og.flow_direction(dem))
     assert "south-east" in page(directions)
     depths = page(og.explore(og.fill_depressions(dem, outputs="depth")))

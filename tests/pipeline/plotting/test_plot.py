@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "time": (
         lambda dem: og.walking_time(dem, START),
         "time from the nearest source",
-        "cost [s]",
+        "time [s]",
     ),
     "hops": (
         lambda dem: og.hop_distance(dem, START, snap=True),
@@ -257,10 +257,10 @@ def test_layers_come_into_the_crs_of_the_axes_as_they_are_drawn(dem: xr.DataArra
 @pytest.mark.parametrize(
     ("outputs", "variable", "found"),
     [
-        (("cost", "back_direction"), "cost", 2),
-        (("cost", "back_direction"), "back_direction", 2),
+        (("time", "back_direction"), "time", 2),
+        (("time", "back_direction"), "back_direction", 2),
         (("allocation", "back_direction"), "allocation", 2),
-        (("cost",), "cost", 2),
+        (("time",), "time", 2),
         (("allocation",), "allocation", 0),
     ],
 )
@@ -384,14 +384,14 @@ def test_units_are_those_of_the_result_alone(
     place = None if out is None else tmp_path / out
     og.ingest(dem, tmp_path / "dem.zarr")
     source = tmp_path / "dem.zarr" if stored else dem
-    cost = og.walking_time(source, START, out=place)["cost"]
+    cost = og.walking_time(source, START, out=place)["time"]
     same = [cost, cost.isel(x=slice(20)), cost.compute(), cost.to_dataset()]
     for array in same if out != "cost.zarr" else [*same, place]:
-        assert "cost [s]" in texts(og.plot(array))
+        assert "time [s]" in texts(og.plot(array))
     half = cost / 2
-    assert "cost" in texts(og.plot(half))
-    assert "cost [s]" not in texts(og.plot(half))
-    assert "cost [h]" in texts(og.plot(og.convert_units(cost, "hours")))
+    assert "time" in texts(og.plot(half))
+    assert "time [s]" not in texts(og.plot(half))
+    assert "time [h]" in texts(og.plot(og.convert_units(cost, "hours")))
     for wrong in (cost / 3600, cost / 60, og.convert_units(cost, "h") / 60):
         with pytest.raises(og.InputError, match=r"result: its units are .*og\.convert_units"):
             og.plot(wrong)
@@ -457,8 +457,8 @@ def test_legends_have_the_names_of_sources_and_the_unit_of_bands(dem: xr.DataArr
         geometry=[Point(500_000, 5_000_000), Point(502_500, 4_998_500)],
         crs=dem.rio.crs,
     )
-    walk = og.walking_time(dem, points, label="village", outputs=("cost", "allocation"))
-    bands = og.isochrones(walk["cost"], [0.1, 0.5], unit="h")
+    walk = og.walking_time(dem, points, label="village", outputs=("time", "allocation"))
+    bands = og.isochrones(walk["time"], [0.1, 0.5], unit="h")
     areas = og.polygonize(walk["allocation"])
     for drawn, expected in (
         (walk["allocation"], ["Elm", "Oak"]),

@@ -188,7 +188,7 @@ def test_names_of_labels(count: int, tmp_path: Path) -> None:
     points = geopandas.GeoDataFrame(
         {"village": names}, geometry=[shapely.Point(x, 2) for x in range(1, 1 + 2 * count, 2)]
     )
-    outputs = ("cost", "back_direction", "allocation")
+    outputs = ("time", "back_direction", "allocation")
     dem = xr.DataArray(np.zeros((4, 9)), {"y": np.arange(4.0), "x": np.arange(9.0)}, ("y", "x"))
     stored = og.walking_time(
         dem, points, label="village", outputs=outputs, cell_size=1, out=tmp_path / "walk.zarr"

@@ -330,7 +330,7 @@ def test_costs_units_and_names_from_geotiffs(way: str, tmp_path: Path) -> None:
     seconds = FROM_FILES[way](str(tmp_path / "walk.tif"))
     bands = og.isochrones(seconds, [0.01, 0.02], unit="h")
     assert bands.to_geodataframe().equals(
-        og.isochrones(walk["cost"], [0.01, 0.02], unit="h").to_geodataframe()
+        og.isochrones(walk["time"], [0.01, 0.02], unit="h").to_geodataframe()
     )
 
 
@@ -413,9 +413,9 @@ def test_files_without_a_georeference_are_measured_in_cells(way: str, tmp_path: 
 @pytest.mark.parametrize("ending", [".tif", ".nc"])
 def test_results_are_read_from_files(ending: str, tmp_path: Path) -> None:
     walk = og.walking_time(HEIGHTS, [START], out=tmp_path / f"walk{ending}")
-    hours = og.convert_units(tmp_path / f"walk{ending}", "h")["cost"]
+    hours = og.convert_units(tmp_path / f"walk{ending}", "h")["time"]
     assert hours.attrs["units"] == "h"
-    assert np.array_equal(hours, og.convert_units(walk, "h")["cost"])
+    assert np.array_equal(hours, og.convert_units(walk, "h")["time"])
     land = og.connected_components(HEIGHTS > 4, out=tmp_path / f"land{ending}")
     table = og.component_table(tmp_path / f"land{ending}", HEIGHTS > 4)
     assert table.equals(og.component_table(land, HEIGHTS > 4))

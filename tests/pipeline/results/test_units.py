@@ -25,34 +25,34 @@ def test_times_are_divided_once(unit: str, seconds: int, dtype: str, tmp_path: P
     out = tmp_path / "walk.zarr"
     walk = og.walking_time(heights(), [(0, 0)], max_cost=900, dtype=dtype, out=out)
     before = walk.load().copy(deep=True)
-    expected = before["cost"].values / np.dtype(dtype).type(seconds)
+    expected = before["time"].values / np.dtype(dtype).type(seconds)
     for found in (
         og.convert_units(walk, unit),
         og.convert_units(out, unit).load(),
         walk.orograph.convert_units(unit),
     ):
-        assert found["cost"].dtype == dtype
-        assert np.array_equal(found["cost"], expected, equal_nan=True)
-        assert found["cost"].attrs["units"] == unit
-        assert found["cost"].attrs["long_name"] == before["cost"].attrs["long_name"]
+        assert found["time"].dtype == dtype
+        assert np.array_equal(found["time"], expected, equal_nan=True)
+        assert found["time"].attrs["units"] == unit
+        assert found["time"].attrs["long_name"] == before["time"].attrs["long_name"]
         assert found.attrs["max_cost"] == pytest.approx(900 / seconds)
     assert np.isnan(expected).any()
     assert walk.identical(before)
-    assert og.open(out)["cost"].attrs["units"] == "s"
-    alone = og.convert_units(walk["cost"], unit)
+    assert og.open(out)["time"].attrs["units"] == "s"
+    alone = og.convert_units(walk["time"], unit)
     assert np.array_equal(alone, expected, equal_nan=True)
-    assert alone.name == "cost"
+    assert alone.name == "time"
 
 
 def test_a_stored_result_stays_lazy(tmp_path: Path) -> None:
     og.walking_time(heights(), [(0, 0)], out=tmp_path / "walk.zarr")
-    assert og.convert_units(tmp_path / "walk.zarr", "h")["cost"].chunks is not None
+    assert og.convert_units(tmp_path / "walk.zarr", "h")["time"].chunks is not None
 
 
 def test_there_and_back_is_the_same_to_rounding() -> None:
     walk = og.walking_time(heights(), [(0, 0)])
     back = og.convert_units(og.convert_units(walk, "h"), "s")
-    np.testing.assert_allclose(back["cost"], walk["cost"], rtol=4e-16)
+    np.testing.assert_allclose(back["time"], walk["time"], rtol=4e-16)
 
 
 def test_lengths_and_integers_are_converted() -> None:
@@ -70,8 +70,8 @@ def test_lengths_and_integers_are_converted() -> None:
 def test_units_have_other_spellings(name: str, short: str) -> None:
     walk = og.walking_time(heights(), [(0, 0)])
     xr.testing.assert_identical(og.convert_units(walk, name), og.convert_units(walk, short))
-    minutes = walk["cost"].assign_attrs(units="minutes")
-    assert og.convert_units(minutes, "h").max() == walk["cost"].max() / 60
+    minutes = walk["time"].assign_attrs(units="minutes")
+    assert og.convert_units(minutes, "h").max() == walk["time"].max() / 60
     areas = [og.isochrones(walk, [0.1], unit=unit).geometry[0].area for unit in (name, short)]
     assert areas[0] == areas[1]
 
@@ -97,7 +97,7 @@ def test_times_that_no_walk_has_are_refused(grid: str, form: str, tmp_path: Path
     axes = {"y": 45.0 - step * np.arange(60), "x": 9.0 + step * np.arange(50)}
     dem = xr.DataArray(ground, axes, ("y", "x")).rio.write_crs(GRIDS[grid])
     feet = {"elevation_unit": "ft"} if grid == "feet" else {}
-    walk = og.walking_time(dem, [(9.0 + 20 * step, 45.0 - 30 * step)], **feet)["cost"]
+    walk = og.walking_time(dem, [(9.0 + 20 * step, 45.0 - 30 * step)], **feet)["time"]
 
     def given(cost: xr.DataArray) -> object:
         path = tmp_path / ("cost.tif" if form == "GeoTIFF" else "cost.zarr")
@@ -124,7 +124,7 @@ def test_what_is_no_time_of_a_walk_is_taken() -> None:
     ground = heights().rio.write_crs(32632)
     ways = ((0, "from"), (1900, "to"))
     results = [og.walking_time(ground, [(x, 0)], travel=way) for x, way in ways]
-    walks = [result["cost"] for result in results]
+    walks = [result["time"] for result in results]
     og.isochrones(og.corridor(*results), [60])
     og.isochrones(walks[0] - walks[1], [60])
     flat = xr.zeros_like(walks[0])
@@ -134,7 +134,7 @@ def test_what_is_no_time_of_a_walk_is_taken() -> None:
 
 @pytest.mark.parametrize("polygons", [True, False])
 def test_isochrones_take_levels_in_hours(polygons: bool) -> None:
-    time = og.walking_time(heights(), [(0, 0)])["cost"]
+    time = og.walking_time(heights(), [(0, 0)])["time"]
     hours = [0.1, 0.25, 0.5]
     found = og.isochrones(time, hours, unit="h", polygons=polygons)
     expected = og.isochrones(time, [level * 3600 for level in hours], polygons=polygons)
@@ -168,11 +168,11 @@ def test_a_picture_says_the_unit() -> None:
 
 def test_what_has_no_such_unit_is_refused() -> None:
     walk = og.walking_time(heights(), [(0, 0)])
-    with pytest.raises(og.InputError, match="result: it has cost in s, of which nothing becomes"):
+    with pytest.raises(og.InputError, match="result: it has time in s, of which nothing becomes"):
         og.convert_units(walk, "km")
     with pytest.raises(og.InputError, match="result: it has no units"):
         og.convert_units(og.cost_distance(heights(), [(0, 0)]), "h")
     with pytest.raises(og.InputError, match="unit: 'km', but result is in 's'"):
-        og.convert_units(walk["cost"], "km")
+        og.convert_units(walk["time"], "km")
     with pytest.raises(og.InputError, match="unit: 'h', but cost does not say its units"):
         og.isochrones(np.ones((3, 3)), [1], unit="h")

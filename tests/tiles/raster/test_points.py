@@ -259,7 +259,7 @@ def distances_from(raster: xr.DataArray) -> xr.Dataset:
 ON_A_RASTER: dict[str, Callable[[xr.DataArray, Any, Path], Any]] = {
     "cost_distance": lambda raster, at, _: og.cost_distance(raster, at)["cost"],
     "hop_distance": lambda raster, at, _: og.hop_distance(raster, at)["hops"],
-    "walking_time": lambda raster, at, _: og.walking_time(raster, at)["cost"],
+    "walking_time": lambda raster, at, _: og.walking_time(raster, at)["time"],
     "source_cost": lambda raster, at, _: og.cost_distance(
         raster, at, source_cost={"multiplier": 2}
     )["cost"],

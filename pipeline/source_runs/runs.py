@@ -63,7 +63,7 @@ class StrongSources:
     inputs: tuple[str, ...]
     """Names of the input rasters."""
     wanted: tuple[str, ...]
-    """Names of the outputs; the runs may have more."""
+    """Names of the outputs beside the costs; the runs may have more."""
     known_attributes: Mapping[str, Any]
     """Dataset attributes that the arguments determine, before the run."""
     backend: str
@@ -79,7 +79,8 @@ class StrongSources:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The rasters of the result."""
-        return tuple(variable for variable in self.written if variable.name in self.wanted)
+        costs, *others = self.written
+        return (costs, *(variable for variable in others if variable.name in self.wanted))
 
     @property
     def columns(self) -> tuple[str, ...]:

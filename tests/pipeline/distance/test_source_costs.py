@@ -335,6 +335,11 @@ def test_walking_times_and_links() -> None:
         for number, point in enumerate(POINTS)
     ]
     np.testing.assert_array_equal(found["time"], np.min(plain, axis=0))
+    both = og.walking_time(
+        heights, POINTS, source_cost=cost, cell_size=10, outputs="allocation", tile=8
+    )
+    assert list(both.data_vars) == ["time", "allocation"]
+    np.testing.assert_array_equal(both["time"], found["time"])
 
     import pandas as pd
 

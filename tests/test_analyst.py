@@ -171,9 +171,9 @@ def test_cut_clip_reproject_and_go_on(dem: Path, villages: Path, tmp_path: Path)
     frictions = moved * 0 + 1
     again = og.cost_distance(frictions, list(near.geometry[0].representative_point().coords))
     steps = list_steps(frictions.values, lengths=planar((25.0, 25.0)))
-    (cell,) = np.argwhere(again["time"].values == 0).tolist()
+    (cell,) = np.argwhere(again["cost"].values == 0).tolist()
     expected = expected_costs(steps, moved.shape, [(*cell, 0, 0.0)]).cost
-    np.testing.assert_allclose(again["time"], np.where(np.isfinite(expected), expected, np.nan))
+    np.testing.assert_allclose(again["cost"], np.where(np.isfinite(expected), expected, np.nan))
 
 
 def test_roads_from_a_geopackage_lead_over_terrain(

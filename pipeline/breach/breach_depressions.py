@@ -6,10 +6,7 @@ import math
 from typing import TYPE_CHECKING, Unpack
 
 from orograph.breach.trenches import Trenches
-from orograph.engines.map_overlap import MapOverlap
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.flow.breach import compile_kernels
 from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_integer, check_number
@@ -91,14 +88,9 @@ def breach_depressions(
     limits = check_limits(max_length, max_depth)
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    backend = choose_backend("dig_trenches", (raster,), spec)
     orientation = raster.georeference.orientation
-    problem = Trenches(raster.nodata, *limits, orientation, raster.shape, backend)
-    parameters = {"nodata": repr(raster.nodata), **problem.parameters}
-    units = units_of(raster, "breached")
-    return raster_job(
-        *(MapOverlap, problem, (raster,), parameters, compile_kernels, spec), units=units
-    )
+    problem = Trenches(raster.nodata, *limits, orientation, raster.shape)
+    return raster_job(problem, (raster,), spec, units=units_of(raster, "breached"))
 
 
 def check_limits(max_length: object, max_depth: object = math.inf) -> tuple[int, float]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.flow.breach import find_pits
+from orograph.engines.map_overlap import LocalProblem
+from orograph.kernels.flow.breach import compile_kernels, find_pits
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
@@ -25,7 +26,7 @@ PITS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
-class Trenches:
+class Trenches(LocalProblem):
     """The breached surface as a problem of `MapOverlap`."""
 
     nodata: float | int | None
@@ -38,17 +39,17 @@ class Trenches:
     backend: str = "numba"
 
     name = "breach-depressions"
+    stage = "dig_trenches"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels that find pits and dig trenches."""
+        compile_kernels()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The raster of the breached surface."""
         attrs = {"long_name": "breached elevation"}
         return (Variable("breached", np.dtype(np.float64), np.nan, attrs),)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The limits of trenches, in JSON types."""
-        return {"max_length": self.reach, "max_depth": repr(self.deepest)}
 
     @property
     def halo(self) -> int:

@@ -21,15 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass, join_tiles
+from orograph.engines.quadtree_pass import SweepProblem
 from orograph.engines.sweep_problems import Table
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
@@ -148,18 +146,26 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Components:
+class Components(SweepProblem):
     """Connected components as a problem of the quadtree sweep."""
 
     nodata: float | int | None
     connectivity: int
     min_size: int
-    backend: str
+    backend: str = "numba"
     output_names: tuple[str, ...] = OUTPUTS
     dtype: str = "int64"
 
     name = "components"
+    stage = "find_components"
+    joins_on_cpus = True
     takes_device_cells: ClassVar[bool] = True
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels for classes of a dtype, if CPUs may label them."""
+        if may_use_numba(self.backend):
+            label.compile_kernels(dtypes[0], self.dtype)
+            renumber.compile_kernels(self.dtype)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -402,12 +408,6 @@ COLUMNS = {
 }
 
 
-def compile_kernels(dtype: np.dtype[Any], labels: str = "int64") -> None:
-    """Compile the kernels for cells and labels of these dtypes, or load them from the cache."""
-    label.compile_kernels(dtype, labels)
-    renumber.compile_kernels(labels)
-
-
 def check_labels_fit(count: int, dtype: str) -> None:
     """Raise InputError if there are more components than a dtype of labels can number."""
     most = np.iinfo(dtype).max
@@ -592,17 +592,5 @@ def connected_components(
         )
         return components_job(classes, spec)
     raster = spec.open(classes, "classes")
-    chosen = choose_backend("find_components", (raster,), spec)
-    problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)
-    parameters = {
-        "connectivity": connectivity,
-        "min_size": min_size,
-        "nodata": repr(raster.nodata),
-        "outputs": sorted(wanted),
-        "dtype": dtype,
-    }
-    warm_up = partial(compile_kernels, raster.dtype, dtype) if may_use_numba(chosen) else None
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        QuadtreePass, problem, (raster,), parameters, warm_up, spec, join_tiles=larger
-    )
+    problem = Components(raster.nodata, connectivity, min_size, output_names=wanted, dtype=dtype)
+    return raster_job(problem, (raster,), spec)

@@ -11,22 +11,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.sources import is_source
-from orograph.distance.links import BACK_LINK, LINK_ENDS, NO_LINK, TileLinks, link_table
+from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks
 from orograph.distance.problem import Distance
-from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
-from orograph.execution.context import RunContext, written_raster
-from orograph.execution.feedback import Progress
-from orograph.execution.run import ResultTable
-from orograph.kernels.backends import may_use_numba
+from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
+from orograph.engines.frontier.protocol import Border, Request, Visit
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
@@ -45,13 +40,10 @@ from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
-    from distributed import Client
-
-    from orograph.execution.jobs import Handle
+    pass
 
 
 BACK_DIRECTION = Variable(
@@ -96,7 +88,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class AllocationProblem(FrontierDefaults):
+class AllocationProblem(FrontierProblem):
     """Allocation and back directions as a problem of the frontier engine.
 
     The rasters are those of the distances, and their cost at the end.
@@ -111,6 +103,10 @@ class AllocationProblem(FrontierDefaults):
     """Names for which the integer labels stand; None: labels are plain numbers."""
     orientation: Orientation = field(default=NORTH_UP, kw_only=True)
     """Orientation of the grid, which turns back directions into those of the compass."""
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels by solving a tile of four by four cells, with costs of 4."""
+        solve_trial_tile(self, dtypes, [*self.distance.trial_values, 4], several=False)
 
     @property
     def halo_width(self) -> int:
@@ -418,86 +414,3 @@ def _take_in(state: State, halo: Border) -> None:
         new = pairs < state.pairs[place]
         state.pairs[place][new] = pairs[new]
         state.changed[place] |= new
-
-
-@dataclass(frozen=True)
-class DistanceAndAllocation:
-    """Distances and allocation combined as one problem for `raster_job`."""
-
-    distance: Distance
-    allocation: AllocationProblem
-    backend: str = "numba"
-    """Backend that computes the distances."""
-    on_gpu: AllocationProblem | None = None
-    """Allocation problem that a GPU solves; None where no GPU can."""
-
-    name = "cost-distance"
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of distances, back directions and allocation."""
-        return self.distance.outputs + self.allocation.outputs
-
-    @property
-    def known_attributes(self) -> dict[str, Any]:
-        """Dataset attributes that the arguments determine, before the run."""
-        return self.distance.known_attributes
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the table of links, if back directions go along links."""
-        return LINK_ENDS if BACK_LINK in self.outputs else ()
-
-
-class DistanceThenAllocation:
-    """Engine that runs two frontier stages: distances, then allocation."""
-
-    def __init__(
-        self,
-        problem: DistanceAndAllocation,
-        rasters: tuple[Raster, ...],
-        context: RunContext,
-    ) -> None:
-        distance = replace(problem.distance, backend=problem.backend)
-        self.distances = Frontier(distance, rasters, context)
-        self._problem = problem
-        on_gpu = None if may_use_numba(problem.backend) else problem.on_gpu
-        self._follows = on_gpu or problem.allocation
-        # a run that goes on elsewhere cannot read the states of another backend
-        self._second = context.part("allocation" if on_gpu is None else "allocation-cuda")
-        self._rasters = rasters
-        self._allocation: Frontier | None = None
-
-    @property
-    def allocation(self) -> Frontier:
-        """The second stage, which reads the costs that the first stage wrote."""
-        if self._allocation is None:
-            (variable,) = self._problem.distance.outputs
-            cost = written_raster(self._second.sink, variable)
-            self._allocation = Frontier(self._follows, (*self._rasters, cost), self._second)
-        return self._allocation
-
-    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
-        """Run both stages and return the attributes of the result."""
-        attributes = self.distances.run(client, (handle, "distances"), cancelled)
-        self.allocation.run(client, (handle, "allocation"), cancelled)
-        return attributes
-
-    def table(self) -> ResultTable:
-        """Return the table of link ends if back directions go along links, else nothing."""
-        if not self._problem.columns:
-            return {}
-        links = self._problem.distance.links
-        assert links is not None
-        return link_table(links, self._rasters[0].georeference)
-
-    def statistics(self) -> dict[str, int]:
-        """Return the visit statistics of the distance stage."""
-        return self.distances.statistics()
-
-    def progress(self) -> Progress:
-        """Return the progress of the stage that is running."""
-        return (self._allocation or self.distances).progress()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_allocation": None}

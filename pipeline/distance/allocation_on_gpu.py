@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
 from orograph.engines.frontier.protocol import Request, Visit
 from orograph.kernels.backends import CudaBackend, get_backend
@@ -56,6 +58,9 @@ class AllocationOnGpu(AllocationProblem):
 
     code: PairCode
     """Encoding of pairs (label, hops), the same for all tiles, since their borders are pairs."""
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile nothing: all kernels are those of the GPU."""
 
     @property
     def gpu_bytes(self) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
-from zlib import crc32
 
 import numpy as np
 
-from orograph.arguments.barriers import BARRIERS, BarriersLike
+from orograph.arguments.barriers import BarriersLike
 from orograph.arguments.source_costs import Strength, parse_source_cost
 from orograph.arguments.sources import (
     OUTSIDE,
@@ -24,13 +22,7 @@ from orograph.arguments.sources import (
     read_columns,
 )
 from orograph.costs.terrain_cost import TerrainCost
-from orograph.distance.allocation import (
-    AllocationProblem,
-    DistanceAndAllocation,
-    DistanceThenAllocation,
-    source_labels,
-)
-from orograph.distance.allocation_on_gpu import AllocationOnGpu
+from orograph.distance.allocation import source_labels
 from orograph.distance.arguments import (
     COSTS,
     DTYPES,
@@ -41,23 +33,18 @@ from orograph.distance.arguments import (
     open_terrain,
 )
 from orograph.distance.checks import longest_step
+from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.links import BACK_LINK, link_table, parse_links
-from orograph.distance.problem import Distance, warm_up
+from orograph.distance.problem import Distance
 from orograph.eikonal.job import EIKONAL, eikonal_job, refuse_eikonal
-from orograph.engines.frontier.driver import Frontier
-from orograph.engines.frontier.field import join_tiles
-from orograph.execution.backends import choose_backend
-from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.execution.run import Engine
-from orograph.kernels.backends import may_use_cuda, may_use_numba
-from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lacking_on_gpu
+from orograph.kernels.relax.models import CostModel, friction_unit
 from orograph.kernels.shortest_path_tree.pair_code import code_of_run
-from orograph.operations.job import RasterJob, layout_of, raster_job
+from orograph.operations.job import RasterJob, raster_job
 from orograph.operations.operation import operation
 from orograph.results.costs import COST
 from orograph.source_runs.growth import Growth
-from orograph.source_runs.runs import job_of_runs
+from orograph.source_runs.runs import StrongSources
 from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
@@ -70,7 +57,6 @@ if TYPE_CHECKING:
     from orograph.operations.job import Job
 
 OUTPUTS = (COST, "back_direction", "allocation")
-TRIAL_COST = 1e9  # more than a step costs in a tile that kernels are compiled by
 
 
 @operation("orograph.distance.estimate:estimate_cost")
@@ -277,7 +263,6 @@ def cost_distance(
         sources,
         spec,
         dtype=dtype,
-        lacking=lacking_on_gpu(model.name),
         links=links,
         travel=travel,
         connectivity=connectivity,
@@ -301,7 +286,6 @@ def distance_job(
     spec: RunSpec,
     *,
     dtype: str,
-    lacking: str,
     links: Graph | None,
     travel: str,
     connectivity: int,
@@ -320,10 +304,9 @@ def distance_job(
 ) -> RasterJob:
     """Check the arguments of a distance operation and return its job.
 
-    ``lacking`` is the argument for which a GPU lacks the model; empty if the GPU supports it. The
-    other arguments are those of `cost_distance`, with ``travel`` in place of the model's
-    ``reverse``. ``name`` is what the operation calls its sources, ``variable`` its costs;
-    ``outside`` is None if it has no such argument.
+    The arguments are those of `cost_distance`, with ``travel`` in place of the model's ``reverse``.
+    ``name`` is what the operation calls its sources, ``variable`` its costs; ``outside`` is None if
+    it has no such argument.
     """
     cost, first = model.name, surface.first
     reverse = check_choice("travel", travel, ("from", "to")) == "to"
@@ -377,38 +360,39 @@ def distance_job(
         targets=origin.targets,
         initial=0.0 if isinstance(starts, list) or source_raster is None else starts,
         links=joined,
-        backend=choose_backend("open_tile", rasters, spec, lacking),
         length_unit=first.georeference.length_unit,
         length_scale=surface.length_scale,
         variable=variable,
     )
+    solved: Distance | DistanceAndAllocation | StrongSources
     if origin.strengths is None:
-        return _solve(problem, named, wanted, labels, spec, origin.notes)
-    return _solve_each(problem, named, wanted, labels, spec, origin)
+        solved = _with_allocation(problem, wanted, labels, named, origin.notes)
+    else:
+        solved = _of_strengths(problem, wanted, labels, named, origin)
+    return raster_job(solved, rasters, spec, notes=origin.notes)
 
 
-def _solve_each(
+def _of_strengths(
     problem: Distance,
-    named: Mapping[str, Raster],
     wanted: tuple[str, ...],
     labels: np.ndarray[Any, Any] | None,
-    spec: RunSpec,
+    named: Mapping[str, Raster],
     origin: Origin,
-) -> RasterJob:
-    """Return the job of a problem whose sources differ in strength: one run for each strength."""
+) -> StrongSources:
+    """Return the problem of sources that differ in strength: one run for each strength."""
     # what tells winners of equal cost apart
     alone = set(wanted) == {problem.variable}
     needed = wanted if alone else tuple(dict.fromkeys((*wanted, "allocation")))
-    jobs, growths, notes = [], [], origin.notes
+    problems, growths = [], []
     for strength, cells, targets in origin.groups():
         own, growth = _grown(problem, strength, cells, targets)
-        jobs.append(_solve(own, named, needed, labels, spec, notes))
+        problems.append(_with_allocation(own, needed, labels, named, origin.notes))
         growths.append(growth)
     table: Any = {}
     if "back_direction" in wanted and problem.links is not None:
         table = link_table(problem.links, next(iter(named.values())).georeference)
         wanted = *wanted, BACK_LINK.name
-    return job_of_runs(jobs, growths, tuple(named), wanted, problem, table)
+    return StrongSources(tuple(problems), tuple(growths), wanted, problem.known_attributes, table)
 
 
 def _grown(
@@ -439,77 +423,24 @@ def _grown(
     return replace(problem, max_cost=growth.bound, **own), growth
 
 
-def _solve(
+def _with_allocation(
     problem: Distance,
-    named: Mapping[str, Raster],
     wanted: tuple[str, ...],
     labels: np.ndarray[Any, Any] | None,
-    spec: RunSpec,
+    named: Mapping[str, Raster],
     notes: Mapping[str, Any],
-) -> RasterJob:
-    """Return the job of a problem on named rasters, followed by allocation if requested.
+) -> Distance | DistanceAndAllocation:
+    """Return a problem on named rasters, followed by allocation if requested.
 
     ``labels`` are those of the sources; None means that any value of their raster may be one.
     ``notes`` are attributes of the result.
     """
-    rasters, links = tuple(named.values()), problem.links
-    parameters: dict[str, Any] = {
-        "parameters": repr(
-            (
-                *(problem.model, str(problem.dtype), problem.connectivity, problem.max_cost),
-                *(problem.lengths.tolist(), tuple(problem.nodata.items())),
-            )
-        ),
-        "sources": repr(problem.sources and [a.tolist() for a in vars(problem.sources).values()]),
-        "targets": repr(problem.targets),
-        "initial": repr(problem.initial),
-        "outputs": list(wanted),
-    }
-    if links is not None:
-        # Checksums stand for the arrays, which may be too long for a run's identity.
-        arrays = links.tail, links.head, links.cost, links.edge
-        parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
+    if set(wanted) == {problem.variable}:
+        return problem
     code = None  # of the pairs of an allocation on GPUs; None: CPUs do it
-    if set(wanted) != {problem.variable} and links is None and may_use_cuda(problem.backend):
+    if problem.links is None:
         of_labels = named["sources"].dtype if "sources" in named else np.dtype(np.int64)
         code = code_of_run(problem.cells, labels, of_labels)
-    first, zero = rasters[0], (*MODELS[problem.model.name].further, BARRIERS)
-    # classes of further rasters are in a table; and whatever it costs there, nothing overflows
-    trial = [0 if name in zero else 4 for name in named]
-    dtypes = [raster.dtype for raster in rasters]
-    several = max(first.shape) > layout_of(first, spec, problem.halo_width).tile
-    on_cpu = replace(problem, backend="numba")
-    solved: Distance | DistanceAndAllocation = problem
-    engine: Callable[..., Engine] = Frontier
-    tiles: Callable[[RunContext], RunContext] = partial(join_tiles, gpu_bytes=problem.gpu_bytes)
-    # With a bound, `Distance.finish` does not take an unreached trial cell for an overflow.
-    cheap = replace(on_cpu, max_cost=min(problem.max_cost, TRIAL_COST))
-    compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
-    on_gpu = None
-    if set(wanted) != {problem.variable}:
-        of_grid: dict[str, Any] = {"orientation": first.georeference.orientation}
-        allocation = AllocationProblem(on_cpu, wanted, names=notes.get("source_names"), **of_grid)
-        if code is not None:
-            on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code, **of_grid)
-        solved = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
-        engine = DistanceThenAllocation
-        tiles = partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes) if on_gpu else _join_on_cpu
-        compiled = partial(warm_up, allocation, [*dtypes, problem.dtype], values=[*trial, 4])
-    # A run on GPUs needs the Numba kernels too if its second stage cannot be done there.
-    on_cpus = may_use_numba(problem.backend) or (solved is not problem and on_gpu is None)
-    return raster_job(
-        engine,
-        solved,
-        rasters,
-        parameters,
-        compiled if on_cpus else None,
-        spec,
-        problem.halo_width,
-        tiles,
-        notes,
-    )
-
-
-def _join_on_cpu(context: RunContext) -> RunContext:
-    """Join tiles as for CPUs, because part of the work is not done on a GPU."""
-    return join_tiles(replace(context, gpus=0))
+    orientation = next(iter(named.values())).georeference.orientation
+    names = notes.get("source_names")
+    return DistanceAndAllocation(problem, wanted, code=code, names=names, orientation=orientation)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.sources import OUTSIDE, SourcesLike, parse_sources
 from orograph.distance.hops import Hops
-from orograph.distance.problem import warm_up
-from orograph.engines.frontier.driver import Frontier
-from orograph.engines.frontier.field import join_tiles
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.backends import may_use_numba
-from orograph.operations.job import layout_of, raster_job
+from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph, VerticesLike
@@ -139,29 +132,5 @@ def hop_distance(
         max_hops,
         sources=cells,
         targets=targets,
-        backend=choose_backend("open_tile", rasters, spec),
     )
-    parameters = {
-        "parameters": repr((connectivity, max_hops, tuple(problem.nodata.items()), targets)),
-        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
-    }
-    # Only a grid of several tiles needs the kernels that exchange borders. In the trial tile all
-    # cells are passable (1) and no barrier covers any (0).
-    several = max(raster.shape) > layout_of(raster, spec).tile
-    compiled = partial(
-        warm_up,
-        replace(problem, backend="numba"),
-        [r.dtype for r in rasters],
-        neighbours=several,
-        values=[int(name != BARRIERS) for name in named],
-    )
-    return raster_job(
-        Frontier,
-        problem,
-        rasters,
-        parameters,
-        compiled if may_use_numba(problem.backend) else None,
-        spec,
-        join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes),
-        notes=origin.notes,
-    )
+    return raster_job(problem, rasters, spec, notes=origin.notes)

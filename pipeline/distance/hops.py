@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from orograph.arguments.barriers import BARRIERS
 from orograph.distance.problem import Distance, State
 from orograph.kernels.relax.models import CostModel
 from orograph.tiles.arrays import Array
@@ -50,6 +51,11 @@ class Hops(Distance):
             max_cost=math.inf if max_hops is None else float(PER_HOP * max_hops),
             **options,
         )
+
+    @property
+    def trial_values(self) -> list[int]:
+        """Values of the cells of each raster in a trial: all passable, under no barrier."""
+        return [int(name != BARRIERS) for name in self.nodata]
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -27,11 +27,18 @@ from orograph.distance.checks import (
 )
 from orograph.distance.links import TileLinks, visit_with_links
 from orograph.engines.frontier.links import Links
-from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
-from orograph.kernels.backends import get_backend
+from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
+from orograph.engines.frontier.protocol import Request, Visit
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.definitions import weights_a_cell
-from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
+from orograph.kernels.relax.models import (
+    BARRIER,
+    MODELS,
+    CostModel,
+    friction_unit,
+    lacking_on_gpu,
+)
 from orograph.kernels.relax.pad import barrier_of
 from orograph.kernels.relax.pad_cuda import are_within
 from orograph.kernels.relax.resident import ResidentTile
@@ -42,12 +49,14 @@ from orograph.results.costs import COST
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
-from orograph.tiles.grid.quadtree import Node, Place, Sides
+from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.units import LengthUnit
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
+TRIAL_COST = 1e9
+"""Bound of costs of a trial tile, which no dtype of costs is too small for."""
 NEXT_STEP = "give smaller costs, or max_cost= to leave out such cells"
 
 
@@ -77,10 +86,11 @@ def gpu_bytes_a_cell(model: str, itemsize: int, connectivity: int, rasters: int)
 
 
 @dataclass(frozen=True)
-class Distance(FrontierDefaults):
+class Distance(FrontierProblem):
     """Least-cost distance as a problem of the frontier engine."""
 
     name = "cost-distance"
+    stage = "open_tile"
     by_mask = False
     """Whether the raster only tells which cells are passable, and all steps cost alike."""
 
@@ -128,6 +138,25 @@ class Distance(FrontierDefaults):
         height, width = next(iter(rasters.values())).shape
         nodata = {name: raster.nodata for name, raster in rasters.items()}
         return cls(model, dtype, connectivity, lengths, nodata, height * width, **options)
+
+    @property
+    def lacking(self) -> str:
+        """The cost model, if it has no CUDA kernel."""
+        return lacking_on_gpu(self.model.name)
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels by solving a tile of four by four cells, if CPUs may do it."""
+        if may_use_numba(self.backend):
+            # With a bound, `finish` does not take an unreached trial cell for an overflow.
+            cheap = replace(self, backend="numba", max_cost=min(self.max_cost, TRIAL_COST))
+            solve_trial_tile(cheap, dtypes, self.trial_values, several)
+
+    @property
+    def trial_values(self) -> list[int]:
+        """Values of the cells of each raster in a trial, by which costs of all steps are whole."""
+        # classes of further rasters are in a table; and whatever it costs there, nothing overflows
+        zero = *MODELS[self.model.name].further, BARRIERS
+        return [0 if name in zero else 4 for name in self.nodata]
 
     @property
     def backward(self) -> Distance:
@@ -529,35 +558,3 @@ class Distance(FrontierDefaults):
             **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},
         }
-
-
-def warm_up(
-    problem: Any,
-    dtypes: Sequence[npt.DTypeLike],
-    neighbours: bool = False,
-    values: Sequence[int] | None = None,
-) -> None:
-    """Compile the kernels of a problem by solving it on a tile of four by four cells.
-
-    Done before workers start on a run: they find the kernels in Numba's cache then. ``dtypes`` are
-    those of the rasters. ``neighbours``: the run has several tiles, and so kernels for borders.
-    ``values``: what their cells hold; by default 4, so that costs of any step are whole.
-    """
-    window = Window(0, 0, 4, 4)
-    side = 4 + problem.halo_width
-    frame = Window(0, 0, side, side) if neighbours else window
-    place = Place(Node(0, 0), window, Sides(False, False, False, False), frame.shape)
-    values = [4] * len(dtypes) if values is None else values
-    cells = [
-        np.full(frame.shape, value, dtype) for value, dtype in zip(values, dtypes, strict=True)
-    ]
-    problem.check(cells, frame)
-    state = problem.open(place, cells, frame)
-    nothing: Border = [None] * len(NEIGHBOURS)
-    halo = nothing
-    if neighbours:
-        # A halo that is reached on all sides, so that all kernels that take in borders are
-        # compiled.
-        halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
-    problem.visit(state, Request((0, 0), 0.0, halo, nothing), math.inf)
-    problem.finish(state)

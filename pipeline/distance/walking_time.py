@@ -16,7 +16,7 @@ from orograph.distance.arguments import (
 )
 from orograph.distance.cost_distance import distance_job
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.relax.models import CostModel, lacking_on_gpu
+from orograph.kernels.relax.models import CostModel
 from orograph.operations.operation import operation
 from orograph.results.costs import TIME
 from orograph.tiles.arguments import check_choice, check_dtype
@@ -136,7 +136,6 @@ def walking_time(
         sources,
         spec,
         dtype=check_dtype("dtype", dtype, DTYPES[:2]),
-        lacking=lacking_on_gpu(model).replace("cost=", "model="),
         links=links,
         travel=travel,
         connectivity=connectivity,

@@ -10,13 +10,18 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.job import flow_job, open_directions
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import check_streams, refuse_circle, stream_cells
+from orograph.flow.reading import (
+    FlowProblem,
+    check_streams,
+    open_directions,
+    refuse_circle,
+    stream_cells,
+)
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
+from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
@@ -61,15 +66,18 @@ class MergeState:
 
 
 @dataclass(frozen=True)
-class FlowLengths:
+class FlowLengths(FlowProblem):
     """Lengths of flow paths as a problem of the quadtree sweep."""
 
-    codes: str
     steps: StepLengths
     to_nodata: float | int | None = None
-    backend: str = "numba"
 
     name = "flow-distance"
+    stage = "measure_paths"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of path lengths."""
+        compile_kernels()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -215,6 +223,6 @@ def flow_distance(
         check_streams("to", marked, raster)
         rasters = (raster, marked)
     steps = StepLengths.of_raster(raster, cell_size)
-    backend = choose_backend("measure_paths", rasters, spec)
-    problem = FlowLengths(code, steps, rasters[-1].nodata, backend)
-    return flow_job(problem, rasters, {"lengths": steps.identity()}, compile_kernels, spec)
+    orientation = raster.georeference.orientation
+    problem = FlowLengths(code, steps, rasters[-1].nodata, orientation=orientation)
+    return raster_job(problem, rasters, spec)

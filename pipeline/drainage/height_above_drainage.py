@@ -11,15 +11,13 @@ import numpy as np
 from orograph.arguments.cells import refuse_cell
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
-from orograph.execution.backends import choose_backend
 from orograph.execution.compute import load
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.job import flow_job, open_directions
-from orograph.flow.reading import check_streams, stream_cells
+from orograph.flow.reading import check_streams, open_directions, stream_cells
 from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
-from orograph.kernels.flow.ends import compile_kernels, replace_labels
-from orograph.operations.job import units_of
+from orograph.kernels.flow.ends import replace_labels
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
@@ -214,7 +212,8 @@ def height_above_drainage(
         check_same_grid(name, other, raster)
     check_streams("streams", marked, raster)
     rasters = (raster, heights, marked)
-    backend = choose_backend("label_ends", rasters, spec)
-    problem = Drainage(code, None, None, None, backend, None, heights.nodata, marked.nodata)
-    units = units_of(heights, "height")
-    return flow_job(problem, rasters, {}, compile_kernels, spec, units=units)
+    problem = Drainage(
+        *(code, None, None, None, None, heights.nodata, marked.nodata),
+        orientation=raster.georeference.orientation,
+    )
+    return raster_job(problem, rasters, spec, units=units_of(heights, "height"))

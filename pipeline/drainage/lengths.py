@@ -68,7 +68,3 @@ class StepLengths:
     def attributes(self, long_name: str) -> dict[str, Any]:
         """Return the attributes of a raster or column of lengths."""
         return {"long_name": long_name} | ({"units": self.unit} if self.unit else {})
-
-    def identity(self) -> str:
-        """Return the lengths as text, for the identity of a run."""
-        return repr((self.whole.tolist(), self.bits))

@@ -17,19 +17,26 @@ import numpy.typing as npt
 from orograph.drainage.lengths import StepLengths
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.engines.sweep_problems import Table
+from orograph.execution.context import RunContext
 from orograph.execution.run import ResultTable
-from orograph.flow.reading import FlowSweep, refuse_circle, stream_cells
+from orograph.flow.reading import FlowProblem, FlowSweep, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, SINK, Codes
-from orograph.kernels.flow.streams import NONE, join_pieces, order_links, trace_pieces
+from orograph.kernels.flow.streams import (
+    NONE,
+    compile_kernels,
+    join_pieces,
+    order_links,
+    trace_pieces,
+)
 from orograph.results.tables import OF_LINKS
 from orograph.terrain.basin_tree import places_of
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.format.codec import stored
-from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -92,22 +99,28 @@ class LeafState:
 
 
 @dataclass(frozen=True)
-class StreamNetwork:
+class StreamNetwork(FlowProblem):
     """Links of streams and their orders as a problem of the quadtree sweep."""
 
-    codes: str
     shape: tuple[int, int]
     steps: StepLengths
     threshold: float
     nodata: tuple[float | int | None, ...]
     """Nodata values of the accumulation, and of the elevation if there is one."""
-    orientation: Orientation
-    """Orientation of the grid."""
-    backend: str = "numba"
 
     name = "streams"
+    stage = "trace_pieces"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(OF_LINKS, ("links",))
     as_lines = "; stream_lines writes the links of a result as lines"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of paths and of the pieces of streams."""
+        compile_kernels()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> StreamSweep:
+        """Return the engine of the problem."""
+        problem: Any = self
+        return StreamSweep(problem, rasters, self.tiled(context))
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -10,12 +10,10 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
-from orograph.drainage.stream_network import StreamNetwork, StreamSweep
-from orograph.execution.backends import choose_backend
+from orograph.drainage.stream_network import StreamNetwork
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.job import flow_job, open_directions
-from orograph.kernels.flow.streams import compile_kernels
-from orograph.operations.job import units_of
+from orograph.flow.reading import open_directions
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.results.opening import ResultLike, open_result
 from orograph.results.tables import is_network, network_lines
@@ -129,17 +127,13 @@ def streams(
     for name, other in zip(("accumulation", "elevation"), rasters[1:], strict=False):
         check_same_grid(name, other, raster)
     steps = StepLengths.of_raster(raster, cell_size)
-    backend = choose_backend("trace_pieces", tuple(rasters), spec)
     nodata_of_others = tuple(r.nodata for r in rasters[1:])
     orientation = raster.georeference.orientation
     problem = StreamNetwork(
-        code, raster.shape, steps, least, nodata_of_others, orientation, backend
+        *(code, raster.shape, steps, least, nodata_of_others), orientation=orientation
     )
-    parameters = {"threshold": repr(least), "lengths": steps.identity()}
     units = {} if elevation is None else units_of(rasters[2], "drop")
-    return flow_job(
-        *(problem, tuple(rasters), parameters, compile_kernels, spec, StreamSweep), units=units
-    )
+    return raster_job(problem, tuple(rasters), spec, units=units)
 
 
 @own_errors

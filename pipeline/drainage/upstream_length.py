@@ -10,19 +10,17 @@ import numpy as np
 
 from orograph.drainage.flow_distance import FlowLengths, MergeState, Summary
 from orograph.drainage.lengths import StepLengths
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.job import flow_job, open_directions
-from orograph.flow.reading import refuse_circle
+from orograph.flow.reading import FlowProblem, open_directions, refuse_circle
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE
 from orograph.kernels.flow.longest import compile_kernels, join_longest, longest_paths
+from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -62,23 +60,22 @@ class LongestState:
 
 
 @dataclass(frozen=True)
-class UpstreamLengths:
+class UpstreamLengths(FlowProblem):
     """Lengths of the longest paths to each cell as a problem of the quadtree sweep."""
 
-    codes: str
     steps: StepLengths
-    backend: str = "numba"
 
     name = "upstream-length"
+    stage = "longest_paths"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of longest paths."""
+        compile_kernels()
 
     @property
     def _through(self) -> FlowLengths:
         """The problem of path lengths through tiles and nodes."""
-        return FlowLengths(self.codes, self.steps, None, self.backend)
-
-    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
-        """Return an empty list: only directions are read."""
-        return []
+        return FlowLengths(self.codes, self.steps)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -197,6 +194,5 @@ def upstream_length(
     spec = RunSpec(**options)
     raster, code = open_directions(spec, direction, codes)
     steps = StepLengths.of_raster(raster, cell_size)
-    backend = choose_backend("longest_paths", (raster,), spec)
-    problem = UpstreamLengths(code, steps, backend)
-    return flow_job(problem, (raster,), {"lengths": steps.identity()}, compile_kernels, spec)
+    problem = UpstreamLengths(code, steps, orientation=raster.georeference.orientation)
+    return raster_job(problem, (raster,), spec)

@@ -18,9 +18,9 @@ from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.engines.sweep_problems import Table
 from orograph.execution.run import ResultTable
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import refuse_circle
+from orograph.flow.reading import FlowProblem, refuse_circle
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
-from orograph.kernels.flow.ends import label_ends, replace_labels
+from orograph.kernels.flow.ends import compile_kernels, label_ends, replace_labels
 from orograph.terrain.basin_tree import cells_in, places_of
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
@@ -90,19 +90,22 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Watersheds:
+class Watersheds(FlowProblem):
     """Watersheds as a problem of the quadtree sweep."""
 
-    codes: str
     outlet_rows: Integers | None
     """Rows of the outlets; None: each path end has its watershed."""
     outlet_columns: Integers | None
     labels: Integers | None
-    backend: str = "numba"
     names: list[str] | None = None
     """Names for which the integer labels stand; None: labels are plain numbers."""
 
     name = "watersheds"
+    stage = "label_ends"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of paths and of the labels of their ends."""
+        compile_kernels()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

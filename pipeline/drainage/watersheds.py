@@ -9,10 +9,9 @@ import numpy as np
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.sources import MOST_LABELS, labelled_points
 from orograph.drainage.watershed_sweep import Watersheds
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.job import flow_job, open_directions
-from orograph.kernels.flow.ends import compile_kernels
+from orograph.flow.reading import open_directions
+from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import shown
 from orograph.tiles.arrays import Integers
@@ -134,12 +133,9 @@ def watersheds(
                 moved = distances_moved(points, rows, columns, before, raster.georeference)
                 notes["snap_distances"] = moved.tolist()
         _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
-    backend = choose_backend("label_ends", (raster,), spec)
-    problem = Watersheds(code, rows, columns, labels, backend, names)
-    parameters = {
-        "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)])
-    }
-    return flow_job(problem, (raster,), parameters, compile_kernels, spec, notes=notes)
+    orientation = raster.georeference.orientation
+    problem = Watersheds(code, rows, columns, labels, names, orientation=orientation)
+    return raster_job(problem, (raster,), spec, notes=notes)
 
 
 def _read_outlets(

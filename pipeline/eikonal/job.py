@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,7 @@ import numpy.typing as npt
 
 from orograph.arguments.sources import SourcesLike, parse_sources
 from orograph.eikonal.problem import Eikonal
-from orograph.engines.frontier.driver import Frontier
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
-from orograph.kernels.backends import may_use_numba
-from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
 from orograph.tiles.arguments import as_text
 from orograph.tiles.errors import InputError
@@ -107,22 +102,9 @@ def eikonal_job(
     rasters = tuple(inputs.values())
     nodata = {name: raster.nodata for name, raster in inputs.items()}
     of_result = np.dtype(dtype)
-    backend = choose_backend("march", rasters, spec)
     side = square_side(lengths)
-    problem = Eikonal(nodata, side, of_result, max_cost, cells, targets, backend)
+    problem = Eikonal(nodata, side, of_result, max_cost, cells, targets)
     if isinstance(rasters[0], ArrayRaster):
         whole = Window(0, 0, *rasters[0].shape)
         problem.check([rasters[0].read(whole)], whole)
-    parameters = {
-        "parameters": repr((problem.side, dtype, max_cost, tuple(nodata.items()))),
-        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
-        "targets": repr(targets),
-    }
-    compiled = _compile if may_use_numba(backend) else None
-    return raster_job(*(Frontier, problem, rasters, parameters, compiled, spec), notes=origin.notes)
-
-
-def _compile() -> None:
-    """Compile the kernel by a tile of one cell."""
-    values, waiting = np.zeros((3, 3), np.int64), np.zeros((3, 3), np.bool_)
-    kernel("march", "numba")(values, np.ones((1, 1), np.int64), waiting, math.inf, 1)
+    return raster_job(problem, rasters, spec, notes=origin.notes)

@@ -17,8 +17,10 @@ import numpy.typing as npt
 from orograph.arguments.barriers import BARRIERS
 from orograph.arguments.cells import refuse_cell
 from orograph.arguments.sources import Sources, is_source
-from orograph.engines.frontier.protocol import FrontierDefaults, Request, Visit
-from orograph.kernels.backends import get_backend
+from orograph.engines.frontier.problem import FrontierProblem
+from orograph.engines.frontier.protocol import Request, Visit
+from orograph.execution.context import RunContext
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.eikonal.march import FAR, MOST_COST
 from orograph.kernels.relax.border import (
     facing,
@@ -52,10 +54,11 @@ class State:
 
 
 @dataclass(frozen=True)
-class Eikonal(FrontierDefaults):
+class Eikonal(FrontierProblem):
     """Distances by the eikonal equation as a problem of the frontier engine."""
 
     name = "eikonal-distance"
+    stage = "march"
     kept: ClassVar[tuple[str, ...]] = ("values", "waiting")
 
     nodata: Mapping[str, float | int | None]
@@ -72,6 +75,16 @@ class Eikonal(FrontierDefaults):
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
     """Backend that marches the tiles: ``"numba"`` or ``"cuda"``."""
+
+    def tiled(self, context: RunContext) -> RunContext:
+        """Return the same context, in which tiles stay as they are stored."""
+        return context
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernel by a tile of one cell, if CPUs may march."""
+        if may_use_numba(self.backend):
+            values, waiting = np.zeros((3, 3), np.int64), np.zeros((3, 3), np.bool_)
+            kernel("march", "numba")(values, np.ones((1, 1), np.int64), waiting, math.inf, 1)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

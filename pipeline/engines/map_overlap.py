@@ -8,14 +8,16 @@ checksums.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask._task_spec import Task
 
-from orograph.engines.problem import GridProblem
+from orograph.engines.problem import ProblemFacts
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import compute_graphs
@@ -40,13 +42,19 @@ PART = 2048
 """Side of a part in cells, unless a tile is larger."""
 
 
-class LocalProblem(GridProblem, Protocol):
-    """A problem whose result at a cell depends on no cell beyond a halo."""
+class LocalProblem(ProblemFacts, ABC):
+    """Base class of problems whose result at a cell depends on no cell beyond a halo."""
 
-    @property
-    def halo(self) -> int:
-        """Cells around a part that its result depends on."""
+    backend: Any
+    """Backend that computes the parts: ``"numba"`` or ``"cuda"``."""
+    outputs: Any
+    """Rasters that the run writes: names, dtypes, fill values."""
+    counted: ClassVar[tuple[str, ...]] = ()
+    """Names of counts of the output; their sums are attributes of the result."""
+    halo: Any
+    """Cells around a part that its result depends on."""
 
+    @abstractmethod
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]
     ) -> dict[str, Array]:
@@ -56,6 +64,14 @@ class LocalProblem(GridProblem, Protocol):
         each raster in it. Long work calls ``check`` now and then, which raises if the run was
         cancelled.
         """
+
+    def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
+        """Return the counts of the output of a part, of which there are those in ``counted``."""
+        return {}
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> MapOverlap:
+        """Return the engine of the problem."""
+        return MapOverlap(self, rasters, context)
 
 
 @dataclass(frozen=True)
@@ -67,7 +83,7 @@ class MapOverlap:
     context: RunContext
 
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
-        """Compute and write all shards; return no attributes."""
+        """Compute and write all shards; return the sums of the problem's counts."""
         layers = Layers(self.problem.name, self.context.token)
         nodes = self.context.tree.nodes(self.context.shard_level)
         tasks = (Task(layers.key("write", node), _perform, handle, node) for node in nodes)
@@ -75,7 +91,11 @@ class MapOverlap:
         begin_phase(self.problem.name)
         compute_graphs(graphs, None, client, cancelled, TASKS_A_GRAPH)
         self._check_complete()
-        return {}
+        counts: Counter[str] = Counter()
+        if self.problem.counted:
+            for node in self.context.tree.nodes(self.context.shard_level):
+                counts.update(self.context.checkpoints.load("done", node))
+        return dict(counts)
 
     def task_write(self, node: Node) -> None:
         """Compute the parts of a shard and write it, unless an earlier run has."""
@@ -93,7 +113,7 @@ class MapOverlap:
             place = tree.window(part)
             with located(place):
                 blocks = self._solve(place)
-                for name, count in self.counts(blocks).items():
+                for name, count in self.problem.counts(blocks).items():
                     counts[name] = counts.get(name, 0) + count
                 for name, block in blocks.items():
                     writers[name].put(place, block)
@@ -101,10 +121,6 @@ class MapOverlap:
             writer.close()
         # Saved last: where this entry exists, the shard is written.
         context.checkpoints.save("done", node, counts)
-
-    def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
-        """Return counts of the output of a part, to be saved with its shard; here none."""
-        return {}
 
     def _solve(self, window: Window) -> dict[str, Array]:
         frame = with_halo(window, self.problem.halo, self.context.quadtree.shape)

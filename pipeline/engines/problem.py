@@ -1,8 +1,13 @@
-"""Interface of a problem on a grid, as every engine takes it."""
+"""Facts of a problem on a grid, the same for every engine."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from orograph.tiles.store.create import Variable
 
@@ -21,3 +26,90 @@ class GridProblem(Protocol):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Rasters that the run writes: names, dtypes, fill values."""
+
+
+class ProblemFacts:
+    """The facts of a problem on which its run depends, with the answers that most give.
+
+    A problem is a frozen dataclass: what its fields hold decides the result, beside the rasters.
+    Each engine has a base class of its own for the problems that it solves, which derives from
+    this one and has a method ``engine(rasters, context)``.
+    """
+
+    name: Any
+    undecisive: ClassVar[tuple[str, ...]] = ("backend",)
+    """Fields that do not decide the result."""
+
+    @property
+    def stage(self) -> str:
+        """Stage of `orograph.kernels.stages` whose kernels tell on which backend the problem runs.
+
+        Empty: it runs on the backend that the problem states.
+        """
+        return ""
+
+    @property
+    def lacking(self) -> str:
+        """Part of the problem that has no CUDA kernel, though its stage has; empty: none."""
+        return ""
+
+    @property
+    def least_tile(self) -> int:
+        """Cells a side that a tile must have, so that no edge goes beyond its neighbours."""
+        return 1
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that decides the result beside the rasters, in JSON types, by field."""
+        return {"operation": self.name, **_facts_of_fields(self)}
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels for rasters of these dtypes, so that workers find them in the cache.
+
+        ``several`` tells whether the grid has several tiles.
+        """
+
+
+def on_backend(problem: Any, backend: str) -> Any:
+    """Return a problem set to a backend; one that always runs on the same as it is."""
+    fixed = "backend" not in {field.name for field in fields(problem)}
+    return problem if fixed or problem.backend == backend else replace(problem, backend=backend)
+
+
+def facts_of(value: Any) -> Any:
+    """Return a value in JSON types, so that different values give different texts.
+
+    Floats are written as text, exactly; a digest stands for the bytes of an array.
+
+    Raises
+    ------
+    TypeError
+        If the value is not made of numbers, text, dtypes, arrays and collections and dataclasses
+        of these, such as a function.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return repr(value)  # as exact as the bits, and there is one NaN
+    if isinstance(value, np.dtype):
+        return value.str
+    if isinstance(value, np.generic):
+        return [value.dtype.str, facts_of(value.item())]
+    if isinstance(value, np.ndarray):
+        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=16).hexdigest()
+        return [value.dtype.str, list(value.shape), digest]
+    if isinstance(value, Mapping):
+        return [[facts_of(key), facts_of(item)] for key, item in value.items()]
+    if isinstance(value, tuple | list):
+        return [facts_of(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(facts_of, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **_facts_of_fields(value)}
+    raise TypeError(f"{type(value).__name__}: not a fact by which a run could be recognised")
+
+
+def _facts_of_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that decide a result, by name."""
+    undecisive = getattr(value, "undecisive", ())
+    names = [field.name for field in fields(value) if field.name not in undecisive]
+    return {name: facts_of(getattr(value, name)) for name in names}

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from dask._task_spec import Task
 
 from orograph.engines.parts import read_cells, to_write
+from orograph.engines.problem import ProblemFacts
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
 from orograph.engines.sweep_problems import (
     FinishingInPlace,
@@ -548,6 +549,8 @@ def join_tiles(context: RunContext) -> RunContext:
     That is in memory, where each tile costs some tasks and each seam a merge, and on GPUs, which
     have little to do in a small tile. The result does not depend on the tiles.
     """
+    if context.tile_given:
+        return context
     # a run that is resumed looks up the tiles that it had; others on CPUs are spared the request
     if context.gpus or isinstance(context.sink, ArraySink) or not context.checkpoints.began_empty:
         return context.join_tiles(_joined_level)
@@ -562,6 +565,22 @@ def join_on_gpus(context: RunContext) -> RunContext:
     if isinstance(context.sink, ArraySink) and not context.gpus:
         return context
     return join_tiles(context)
+
+
+class SweepProblem(ProblemFacts):
+    """Base class of problems that the quadtree sweep solves; see `Problem`."""
+
+    joins_on_cpus: ClassVar[bool] = False
+    """Whether larger tiles are quicker on CPUs too, in memory."""
+
+    def tiled(self, context: RunContext) -> RunContext:
+        """Return a run context with the tiles that are quickest for the problem."""
+        return (join_tiles if self.joins_on_cpus else join_on_gpus)(context)
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> QuadtreePass:
+        """Return the engine of the problem."""
+        problem: Any = self
+        return QuadtreePass(problem, rasters, self.tiled(context))
 
 
 def _joined_level(context: RunContext) -> int:

@@ -1,4 +1,4 @@
-"""Run several engines in turn, each on rasters that those before it wrote.
+"""Run the engines of several problems in turn, each on rasters that those before it wrote.
 
 The rasters between two stages are kept in memory, or beside the checkpoints until the result is
 finished. All stages belong to one run: it is planned, cancelled and resumed as a whole.
@@ -7,13 +7,15 @@ finished. All stages belong to one run: it is planned, cancelled and resumed as 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from orograph.engines.problem import ProblemFacts
 from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.execution.context import RunContext, written_raster
 from orograph.execution.feedback import Progress
@@ -35,32 +37,57 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """An engine that a run uses after others, or before them."""
+    """A problem that a run solves after others, or before them."""
 
+    problem: Any
     reads: tuple[str, ...]
-    """Names of the stage's rasters: inputs of the run, or variables that earlier stages write."""
-    engine: Callable[[tuple[Raster, ...], RunContext], Engine]
-    writes: Variable | None = None
-    """Raster that the stage writes for later ones; None for the last, which writes the result."""
-    beside: tuple[Variable, ...] = ()
-    """Further rasters that the stage writes for later stages."""
+    """Names of the stage's rasters: inputs of the run, or rasters that earlier stages write."""
+    name: str = ""
+    """Name of its checkpoints and its task names; empty for one stage, which has the run's own."""
+    between: bool = False
+    """Whether the stage writes only for later stages; otherwise it writes the result."""
     prefix: str = ""
     """Prefix of the stage's rasters for later stages, where other stages write the same names."""
 
     @property
-    def name(self) -> str:
-        """The name of the raster it writes, by which its checkpoints go too."""
-        return "result" if self.writes is None else self.prefix + self.writes.name
+    def written(self) -> dict[str, Variable]:
+        """The rasters that it writes, by the names by which later stages read them."""
+        return {self.prefix + variable.name: variable for variable in self.problem.outputs}
+
+
+class StagedProblem(ProblemFacts, ABC):
+    """Base class of problems that are solved in stages."""
+
+    told: ClassVar[int] = -1
+    """Number of the stage whose attributes and statistics are those of the run."""
 
     @property
-    def rasters(self) -> tuple[Variable, ...]:
-        """The rasters that it writes for later stages."""
-        return () if self.writes is None else (self.writes, *self.beside)
+    @abstractmethod
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the rasters of the run, by which stages read them."""
 
-    @property
-    def named(self) -> dict[str, Variable]:
-        """The rasters by the names by which later stages read them."""
-        return {self.prefix + variable.name: variable for variable in self.rasters}
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages in turn."""
+
+    def attributes_of(self, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the attributes of the result, given those of each stage."""
+        return found[self.told]
+
+    def table_of(self, stages: Stages) -> ResultTable:
+        """Return the table of the result."""
+        return stages[len(stages) - 1].table()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> Stages:
+        """Return the engine of all stages."""
+        return Stages(self, dict(zip(self.inputs, rasters, strict=False)), context)
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of all stages."""
+        known = dict(zip(self.inputs, dtypes, strict=False))
+        for stage in self.stages():
+            stage.problem.compile_kernels([known[name] for name in stage.reads], several)
+            known |= {name: np.dtype(v.dtype) for name, v in stage.written.items()}
 
 
 class Stages:
@@ -70,79 +97,79 @@ class Stages:
     """
 
     def __init__(
-        self, stages: Sequence[Stage], inputs: Mapping[str, Raster], context: RunContext
+        self, problem: StagedProblem, inputs: Mapping[str, Raster], context: RunContext
     ) -> None:
-        self._stages, self._inputs, self._context = stages, inputs, context
+        self.problem, self.inputs, self._context = problem, inputs, context
+        self._stages = problem.stages()
         self._contexts: dict[str, RunContext] = {}
         self._engines: dict[int, Engine] = {}
         self._at_work = 0
+        self._statistics: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._stages)
 
     def __getitem__(self, number: int) -> Engine:
         if number not in self._engines:
             stage = self._stages[number]
             rasters = tuple(self._raster(name) for name in stage.reads)
-            self._engines[number] = stage.engine(rasters, self._context_of(stage))
+            self._engines[number] = stage.problem.engine(rasters, self._context_of(stage))
         return self._engines[number]
 
     def _raster(self, name: str) -> Raster:
         """Return an input, or the raster that a stage has written."""
         for stage in self._stages:
-            if name in stage.named:
-                return written_raster(self._context_of(stage).sink, stage.named[name])
-        return self._inputs[name]
+            if name in stage.written:
+                return written_raster(self._context_of(stage).sink, stage.written[name])
+        return self.inputs[name]
 
     def _context_of(self, stage: Stage) -> RunContext:
         """Return the context of a stage, with the rasters for later stages as its output."""
-        if stage.writes is None:
+        if not stage.name:
             return self._context
         if stage.name not in self._contexts:
             part = self._context.part(stage.name)
-            sink: Sink
-            if isinstance(part.checkpoints, StoredCheckpoints):
-                sink = StoreSink(part.checkpoints.storage.child(f"{stage.name}.zarr"))
-            else:
-                shape = part.quadtree.shape
-                sink = ArraySink({v.name: np.empty(shape, v.dtype) for v in stage.rasters})
-            self._contexts[stage.name] = replace(part, sink=sink)
+            if stage.between:
+                part = replace(part, sink=_sink_between(stage, part))
+            self._contexts[stage.name] = part
         return self._contexts[stage.name]
 
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
-        """Run all stages; return the attributes of the result, which the last one knows."""
-        attributes: dict[str, Any] = {}
+        """Run all stages; return the attributes of the result, as the problem tells them."""
+        found = []
+        told = self.problem.told % len(self)
         for number, stage in enumerate(self._stages):
             context = self._context_of(stage)
-            if stage.writes is not None and isinstance(context.sink, StoreSink):
-                _make_room(context.sink.storage, context, stage.rasters)
+            if stage.between and isinstance(context.sink, StoreSink):
+                _make_room(context.sink.storage, context, stage.problem.outputs)
             engine = self[number]
             self._at_work = number
-            LOG.info("stage %s of %s begins: %s", number + 1, len(self._stages), stage.name)
-            attributes = self.attributes_after(
-                attributes, engine.run(client, (handle, number), cancelled)
-            )
+            LOG.info("stage %s of %s begins: %s", number + 1, len(self), stage.problem.name)
+            found.append(engine.run(client, (handle, number), cancelled))
+            if number <= told:
+                self._statistics = engine.statistics()
             self._let_go(number)
-        return attributes
-
-    def attributes_after(self, known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes after a stage that found some, given those before it."""
-        return found
+        return self.problem.attributes_of(found)
 
     def _let_go(self, number: int) -> None:
         """Forget what no stage after this one needs, above all rasters in memory."""
-        if number + 1 < len(self._stages):
+        if number + 1 < len(self):
             self._engines.pop(number)
         needed = {name for stage in self._stages[number + 1 :] for name in stage.reads}
         for stage in self._stages:
-            if not needed.intersection(stage.named):
+            if not needed.intersection(stage.written):
                 self._contexts.pop(stage.name, None)
 
     def table(self) -> ResultTable:
-        """Return the table of the last stage."""
-        return self[len(self._stages) - 1].table()
+        """Return the table of the result."""
+        return self.problem.table_of(self)
 
     def statistics(self) -> dict[str, int]:
-        """Return the statistics of the stage at work."""
+        """Return the statistics of the stage at work, or of the one that tells those of the run."""
         at_work = self._engines.get(self._at_work)
-        return {} if at_work is None else at_work.statistics()
+        if at_work is None or self._at_work > self.problem.told % len(self):
+            return self._statistics
+        return at_work.statistics()
 
     def progress(self) -> Progress:
         """Return the progress of the stage at work."""
@@ -151,6 +178,14 @@ class Stages:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_engines": {}}
+
+
+def _sink_between(stage: Stage, context: RunContext) -> Sink:
+    """Return the output of a stage that later ones read: in memory, or beside its checkpoints."""
+    if isinstance(context.checkpoints, StoredCheckpoints):
+        return StoreSink(context.checkpoints.storage.child(f"{stage.name}.zarr"))
+    shape = context.quadtree.shape
+    return ArraySink({v.name: np.empty(shape, v.dtype) for v in stage.problem.outputs})
 
 
 def _make_room(storage: Storage, context: RunContext, variables: Sequence[Variable]) -> None:

@@ -49,6 +49,8 @@ class RunContext:
     """Time at which the run was submitted, in seconds since 1970."""
     shard: int = 0
     """Side of a shard in cells, where a tile is larger than a shard; 0: see ``shard_level``."""
+    tile_given: bool = False
+    """Whether the caller chose the side of the tiles; sweeps then keep it."""
 
     @property
     def quadtree(self) -> Quadtree:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from orograph.arguments.cells import refuse_cell
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import refuse_circle
+from orograph.flow.reading import FlowProblem, refuse_circle
 from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
+from orograph.kernels.flow.route import compile_kernels as compile_paths
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers, Selection
@@ -69,16 +70,19 @@ class MergeState:
 
 
 @dataclass(frozen=True)
-class Accumulation:
+class Accumulation(FlowProblem):
     """Accumulation of cell counts or areas as a problem of the quadtree sweep."""
 
-    codes: str
     row_areas: npt.NDArray[np.float64] | None
     """Area of a cell of each row; None: cells are counted."""
     unit: str
-    backend: str = "numba"
 
     name = "flow-accumulation"
+    stage = "accumulate"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of paths, which CPUs join whatever accumulates in tiles."""
+        compile_paths()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -92,10 +96,6 @@ class Accumulation:
     def whole(self) -> bool:
         """Whether all amounts are whole numbers, so that fractions are not stored."""
         return self.row_areas is None
-
-    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
-        """Return an empty list: only directions are read."""
-        return []
 
     def falls(self, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
         """Return the amount each cell of a tile contributes, using ``room`` as memory for it."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.engines.map_overlap import LocalProblem
 from orograph.flow.directions import turn_steps
 from orograph.kernels.flow.codes import ENCODINGS, LOWEST, MISSING
-from orograph.kernels.flow.split import find_angles
+from orograph.kernels.flow.split import compile_kernels, find_angles
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
@@ -19,7 +21,7 @@ from orograph.tiles.store.create import Variable
 
 
 @dataclass(frozen=True)
-class Angles:
+class Angles(LocalProblem):
     """The angles of D-infinity; the rasters are a surface and its D8 steps as TauDEM codes."""
 
     nodata: float | int | None
@@ -29,7 +31,12 @@ class Angles:
     backend: str = "numba"
 
     name = "flow-angles"
+    stage = "split"
     halo = 1
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of water that splits, of which angles are some."""
+        compile_kernels()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

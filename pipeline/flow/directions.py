@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
+from orograph.engines.frontier.problem import FrontierProblem
+from orograph.engines.frontier.protocol import Border, Request, Visit
 from orograph.kernels.flow.codes import ENCODINGS, SINK, STEPS, Codes
 from orograph.kernels.flow.directions import (
     comparable,
+    compile_kernels,
     enter_hops,
     spread_hops,
     start_away,
@@ -52,7 +54,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Directions(FrontierDefaults):
+class Directions(FrontierProblem):
     """D8 flow directions as a problem of the frontier engine."""
 
     shape: tuple[int, int]
@@ -67,6 +69,13 @@ class Directions(FrontierDefaults):
     """Orientation of the grid, by which codes are written and ties broken."""
 
     name = "flow-direction"
+    stage = "flow_directions"
+    # On a GPU steps down are found, but flats are crossed on the host.
+    tiled_for_cpus = True
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of directions on a surface."""
+        compile_kernels(dtypes[0])
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.components.table import cell_areas
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
-from orograph.flow.job import flow_job
 from orograph.flow.reading import codes_of
-from orograph.flow.routing import Routing, flow_then_accumulate, of_heights
+from orograph.flow.routing import FlowOfHeights, Routing, of_heights
 from orograph.flow.split import SplitAccumulation
-from orograph.kernels.flow.route import compile_kernels
 from orograph.kernels.flow.split import METHODS
-from orograph.kernels.flow.split import compile_kernels as compile_split
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice
@@ -144,11 +137,9 @@ def flow_accumulation(
         check_same_grid("weights", falling, raster)
         rasters = (raster, falling)
         unit = str(falling.attrs.get("units", "1"))
-    parameters = {"areas": repr(None if areas is None else areas.tolist())}
-    problem: Accumulation | SplitAccumulation
+    orientation = raster.georeference.orientation
     if routing is not None and method in METHODS:
-        backend = choose_backend("split", rasters, spec)
-        problem = SplitAccumulation(
+        flow: Accumulation | SplitAccumulation = SplitAccumulation(
             raster.shape,
             raster.nodata,
             routing.directions.reciprocals,
@@ -156,26 +147,16 @@ def flow_accumulation(
             areas,
             unit,
             rasters[-1].nodata,
-            raster.georeference.orientation,
-            backend,
+            orientation,
         )
+    elif len(rasters) > 1:
+        dtype, none = str(rasters[1].dtype), rasters[1].nodata
+        of_weights = dtype, none, MOST // cells
+        flow = WeightedAccumulation(code, None, unit, *of_weights, orientation=orientation)
     else:
-        backend = choose_backend("accumulate", rasters, spec)
-        along_one = Accumulation(code, areas, unit, backend)
-        if len(rasters) > 1:
-            dtype, none = str(rasters[1].dtype), rasters[1].nodata
-            along_one = WeightedAccumulation(code, None, unit, backend, dtype, none, MOST // cells)
-        if routing is None:
-            return flow_job(along_one, rasters, parameters, compile_kernels, spec)
-        problem = along_one
-    parameters |= {
-        "method": str(method),
-        **routing.parameters,
-        "nodata": repr([r.nodata for r in rasters]),
-    }
-    engine = partial(flow_then_accumulate, routing, spec.tile is None)
-    compiled = partial(_compile_all, routing, raster.dtype, method in METHODS)
-    return raster_job(engine, problem, rasters, parameters, compiled, spec)
+        flow = Accumulation(code, areas, unit, orientation=orientation)
+    problem = flow if routing is None else FlowOfHeights(routing, flow, len(rasters) > 1)
+    return raster_job(problem, rasters, spec)
 
 
 def _source_of_directions(
@@ -198,11 +179,3 @@ def _source_of_directions(
             "out where the directions are those of D8"
         )
     return "taudem", Routing.on(raster, **given)
-
-
-def _compile_all(routing: Routing, dtype: np.dtype[Any], splits: bool) -> None:
-    """Compile the kernels from an elevation of this dtype to accumulated amounts."""
-    routing.compile_kernels(dtype)
-    compile_kernels()
-    if splits:
-        compile_split()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
-
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.angles import Angles
-from orograph.flow.routing import Routing, find_directions
+from orograph.flow.directions import Directions
+from orograph.flow.routing import FlowOfHeights, Routing
 from orograph.kernels.flow.codes import ENCODINGS
-from orograph.kernels.flow.split import compile_kernels as compile_split
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice
@@ -138,7 +134,6 @@ def flow_direction(
             raise InputError("codes: angles have none; leave them out, or choose method='d8'")
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    stage = "flow_directions" if method == "d8" else "split"
     routing = Routing.on(
         raster,
         depressions=depressions,
@@ -148,19 +143,8 @@ def flow_direction(
         # D-infinity finds its angles from D8 steps in TauDEM's codes.
         codes=codes or "taudem",
         cell_size=cell_size,
-        backend=choose_backend(stage, (raster,), spec),
     )
-    problem: Any = routing.directions
+    flow: Directions | Angles = routing.directions
     if method == "dinf":
-        problem = Angles(raster.nodata, problem.reciprocals, problem.orientation, problem.backend)
-    parameters = {"method": method, "codes": codes or "taudem", **routing.parameters}
-    compiled = partial(_compile_kernels, routing, raster.dtype, method == "dinf")
-    engine = partial(find_directions, routing, spec.tile is None)
-    return raster_job(engine, problem, (raster,), parameters, compiled, spec)
-
-
-def _compile_kernels(routing: Routing, dtype: np.dtype[Any], angles: bool) -> None:
-    """Compile the kernels from an elevation of this dtype to its directions."""
-    routing.compile_kernels(dtype)
-    if angles:
-        compile_split()
+        flow = Angles(raster.nodata, flow.reciprocals, flow.orientation)
+    return raster_job(FlowOfHeights(routing, flow), (raster,), spec)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, cast
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.cells import refuse_cell
-from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.quadtree_pass import QuadtreePass, SweepProblem
 from orograph.engines.tile_states import first_refusal
+from orograph.execution.context import RunContext
+from orograph.execution.options import RunSpec
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, decode
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array
@@ -21,7 +23,7 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.marks import marks_all, may_hold_mark
-from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.warn import warn_user
 
 SAMPLE = 256
@@ -31,23 +33,31 @@ _CODES = sorted(
 )
 
 
-class FlowProblem(Protocol):
-    """A quadtree sweep problem whose first raster holds flow directions."""
+@dataclass(frozen=True)
+class FlowProblem(SweepProblem):
+    """Base class of sweep problems whose first raster holds flow directions."""
 
-    @property
-    def codes(self) -> str:
-        """Name of the direction codes."""
+    codes: str
+    """Name of the direction codes."""
+    backend: str = field(default="numba", kw_only=True)
+    orientation: Orientation = field(default=NORTH_UP, kw_only=True)
+    """Orientation of the grid, in which codes as compass directions are read."""
+
+    joins_on_cpus = True
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
-        """Check the other rasters' cells and convert them for the problem."""
+        """Check the other rasters' cells and convert them for the problem; here there are none."""
+        return []
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> FlowSweep:
+        """Return the engine of the problem."""
+        problem: Any = self
+        return FlowSweep(problem, rasters, self.tiled(context))
 
 
 @dataclass(frozen=True)
 class FlowSweep(QuadtreePass):
     """Quadtree sweep over flow directions, which are decoded as they are read."""
-
-    orientation: Orientation = NORTH_UP
-    """Orientation of the grid, in which codes as compass directions are read."""
 
     def _cells(self, place: Place) -> Iterator[Array]:
         shape = self.context.quadtree.shape
@@ -63,10 +73,10 @@ class FlowSweep(QuadtreePass):
         # A step into nodata becomes a sink, so the codes around the window are needed too.
         frame = window.grow(1)
         frame = frame.clip(directions.shape)
-        problem = cast("FlowProblem", self.problem)
+        problem: Any = self.problem
         codes = directions.read(frame)
         numbers, known = decode(
-            codes, ENCODINGS[problem.codes], directions.nodata, self.orientation
+            codes, ENCODINGS[problem.codes], directions.nodata, problem.orientation
         )
         inside = window.within(frame)
         numbers = np.ascontiguousarray(numbers[inside])
@@ -75,6 +85,18 @@ class FlowSweep(QuadtreePass):
             at = int((numbers == UNKNOWN).argmax())
             refuse_cell("direction", codes[inside], at, window, why)
         return [numbers, *problem.prepare(numbers, [r.read(window) for r in others], window)]
+
+
+def open_directions(
+    spec: RunSpec | None, direction: RasterLike, codes: str | None
+) -> tuple[Raster, str]:
+    """Return a raster of directions and the name of their codes, given or in its attributes.
+
+    ``spec`` is that of a run whose first raster they are, else None.
+    """
+    choice = {} if spec is None else spec.choice
+    raster = open_raster(direction, argument="direction", **choice)
+    return raster, codes_of(raster, codes)
 
 
 def codes_of(raster: Raster, codes: str | None) -> str:

@@ -5,33 +5,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.breach.trenches import Trenches
-from orograph.engines import quadtree_pass
-from orograph.engines.frontier.driver import Frontier
-from orograph.engines.frontier.field import join_tiles
-from orograph.engines.map_overlap import MapOverlap
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.stages import Stage, Stages
-from orograph.execution.context import RunContext
+from orograph.engines.problem import on_backend
+from orograph.engines.stages import Stage, StagedProblem
 from orograph.flow.accumulation import Accumulation
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
-from orograph.flow.reading import FlowSweep
 from orograph.flow.split import SplitAccumulation
-from orograph.kernels.flow.breach import compile_kernels as compile_trenches
-from orograph.kernels.flow.directions import compile_kernels as compile_directions
-from orograph.terrain.run import compile_kernels as compile_filling
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
-from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
@@ -58,6 +47,8 @@ class Routing:
     trenches: Trenches | None
     """Trenches that are dug before directions are found."""
     fill: bool
+    dtype: np.dtype[Any]
+    """Dtype of the elevation."""
 
     @classmethod
     def on(
@@ -70,7 +61,6 @@ class Routing:
         flats: str = "nearest",
         codes: str = "taudem",
         cell_size: float | tuple[float, float] | None = None,
-        backend: str = "numba",
     ) -> Routing:
         """Return how directions are found, with all arguments checked."""
         check_choice("depressions", depressions, DEPRESSIONS)
@@ -90,27 +80,16 @@ class Routing:
             step_lengths(place, elevation.shape, cell_size, slopes_only=True)
         )
         directions = Directions(
-            *(elevation.shape, elevation.nodata, reciprocals, codes, backend),
-            *(flats == "gradient", place.orientation),
+            *(elevation.shape, elevation.nodata, reciprocals, codes),
+            gradients=flats == "gradient",
+            orientation=place.orientation,
         )
         trenches = None
         if depressions == "breach":
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
         # After trenches are dug, the depressions that no trench within the limits drains are
         # filled.
-        return cls(directions, trenches, depressions != "keep")
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameters that decide the directions beside the heights, in JSON types."""
-        directions = self.directions
-        return {
-            "nodata": repr(directions.nodata),
-            "lengths": repr(directions.reciprocals.tolist()),
-            "fill": self.fill,
-            "gradients": directions.gradients,
-            **({} if self.trenches is None else self.trenches.parameters),
-        }
+        return cls(directions, trenches, depressions != "keep", elevation.dtype)
 
     @property
     def surface(self) -> str:
@@ -125,117 +104,73 @@ class Routing:
         # a breached one has NaN there, and may have heights that were nodata
         return self.directions.nodata if self.trenches is None else np.nan
 
-    def stages(self, elevation: Raster, backend: str, join: bool, *, last: bool) -> list[Stage]:
-        """Return the stages that find directions; whether theirs is the last of the run.
-
-        ``backend`` is the one that was chosen when workers were known; ``join`` tells whether the
-        surface may be filled over larger tiles than the store's.
-        """
-        stages, made, dtype = [], ELEVATION, elevation.dtype
+    def stages(self, backend: str) -> list[Stage]:
+        """Return the stages that find directions, the last of which writes them."""
+        stages, made, dtype = [], ELEVATION, self.dtype
         if self.trenches is not None:
             (breached,) = self.trenches.outputs
-            stages.append(Stage((made,), partial(MapOverlap, self.trenches), breached))
+            stages.append(Stage(self.trenches, (made,), breached.name, between=True))
             made, dtype = breached.name, breached.dtype
         problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:
             filled = Variable(FILLED, dtype, self.nodata)
             # D8 steps lead to eight neighbours, so depressions spill over eight, too.
             level = WaterLevel(
-                *(self.nodata, 8, problem.backend, "fill-depressions", (filled,)),
+                *(self.nodata, 8, "fill-depressions", (filled,)),
                 nodata_drains=True,
+                backend=backend,
             )
-            stages.append(Stage((made,), partial(_fill, level, join), filled))
+            stages.append(Stage(level, (made,), FILLED, between=True))
         reads: tuple[str, ...] = (self.surface,)
         if problem.gradients:
             # Hops from higher ground need all that directions need.
             fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
             hops = HopsFromHigher(**fields)
             (away,) = hops.outputs
-            stages.append(Stage(reads, partial(flow_engine, hops), away))
+            stages.append(Stage(hops, reads, away.name, between=True))
             reads = *reads, away.name
-        (direction,) = problem.outputs
-        stages.append(Stage(reads, partial(flow_engine, problem), None if last else direction))
+        stages.append(Stage(problem, reads))
         return stages
 
-    def compile_kernels(self, dtype: np.dtype[Any]) -> None:
-        """Compile the kernels from an elevation of this dtype to its directions."""
-        if self.trenches is not None:
-            compile_trenches()
-            dtype = np.dtype(np.float64)
-        if self.fill:
-            compile_filling(dtype)
-        compile_directions(dtype)
 
+@dataclass(frozen=True)
+class FlowOfHeights(StagedProblem):
+    """Directions of flow on an elevation, and what follows from them, in stages."""
 
-def find_directions(
-    routing: Routing,
-    join: bool,
-    problem: Directions | Angles,
-    rasters: tuple[Raster, ...],
-    context: RunContext,
-) -> Stages:
-    """Return the engine of directions, or of the angles of those that split water in two.
+    routing: Routing
+    flow: Directions | Angles | Accumulation | SplitAccumulation
+    """Problem of the last stage: the directions themselves, or what reads them."""
+    weighted: bool = False
+    """Whether the last stage reads a raster of weights."""
+    backend: str = "numba"
 
-    ``join`` is as in `Routing.stages`.
-    """
-    (elevation,) = rasters
-    # Angles are a further stage, which reads the surface and its D8 steps.
-    stages = routing.stages(elevation, problem.backend, join, last=isinstance(problem, Directions))
-    if isinstance(problem, Angles):
-        problem = replace(problem, nodata=routing.nodata)
-        stages.append(Stage((routing.surface, stages[-1].name), partial(MapOverlap, problem)))
-    return Stages(stages, {ELEVATION: elevation}, context)
+    inputs = ELEVATION, WEIGHTS
 
+    @property
+    def name(self) -> str:
+        """Prefix of the names of tasks."""
+        return self.flow.name
 
-def flow_engine(
-    problem: Directions | SplitAccumulation, rasters: tuple[Raster, ...], context: RunContext
-) -> Frontier:
-    """Return the engine of flow directions, or of water that splits, on a surface as it is.
+    @property
+    def stage(self) -> str:
+        """Stage of kernels by which the backend is chosen."""
+        return self.flow.stage
 
-    Tiles are joined as for CPUs: on a GPU steps down are found, but flats are crossed on the host.
-    """
-    return Frontier(problem, rasters, join_tiles(replace(context, gpus=0)))
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Rasters of the last stage."""
+        return self.flow.outputs
 
-
-def flow_then_accumulate(
-    routing: Routing,
-    join: bool,
-    problem: Accumulation | SplitAccumulation,
-    rasters: tuple[Raster, ...],
-    context: RunContext,
-) -> Stages:
-    """Return the engine that accumulates along the directions of an elevation.
-
-    ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether stages may
-    take larger tiles than the store's.
-    """
-    stages = routing.stages(rasters[0], problem.backend, join, last=False)
-    inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
-    # Of the inputs only weights are read again; the elevation has become directions.
-    reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
-    if isinstance(problem, SplitAccumulation):
-        problem = replace(problem, nodata=routing.nodata)
-        last = Stage((routing.surface, *reads), partial(flow_engine, problem))
-    else:
-        orientation = routing.directions.orientation
-        last = Stage(reads, partial(_accumulate, problem, join, orientation))
-    return Stages((*stages, last), inputs, context)
-
-
-def _fill(
-    problem: WaterLevel, join: bool, rasters: tuple[Raster, ...], context: RunContext
-) -> QuadtreePass:
-    """Return the engine of the stage that fills the surface."""
-    return QuadtreePass(problem, rasters, quadtree_pass.join_on_gpus(context) if join else context)
-
-
-def _accumulate(
-    problem: Accumulation,
-    join: bool,
-    orientation: Orientation,
-    rasters: tuple[Raster, ...],
-    context: RunContext,
-) -> FlowSweep:
-    """Return the engine of the last stage."""
-    context = quadtree_pass.join_tiles(context) if join else context
-    return FlowSweep(problem, rasters, context, orientation=orientation)
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages that find directions, and the one that follows them."""
+        found = self.routing.stages(self.backend)
+        if isinstance(self.flow, Directions):
+            return tuple(found)
+        (direction,) = self.routing.directions.outputs
+        found[-1] = replace(found[-1], name=direction.name, between=True)
+        flow, surface = on_backend(self.flow, self.backend), tuple[str, ...]()
+        # angles, and water that splits, depend on the heights of the surface too
+        if not isinstance(flow, Accumulation):
+            flow, surface = replace(flow, nodata=self.routing.nodata), (self.routing.surface,)
+        weights = (WEIGHTS,) if self.weighted else ()
+        return *found, Stage(flow, (*surface, direction.name, *weights))

@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.cells import refuse_cell
-from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request, Visit
+from orograph.engines.frontier.problem import FrontierProblem
+from orograph.engines.frontier.protocol import Border, Request, Visit
 from orograph.flow.directions import turn_steps
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
-from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
+from orograph.kernels.flow.split import (
+    METHODS,
+    add_up,
+    compile_kernels,
+    count_waiting,
+    split,
+    take_in,
+)
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -54,7 +63,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class SplitAccumulation(FrontierDefaults):
+class SplitAccumulation(FrontierProblem):
     """Accumulation along several directions; the rasters are a filled surface and its D8 steps."""
 
     shape: tuple[int, int]
@@ -70,7 +79,13 @@ class SplitAccumulation(FrontierDefaults):
     backend: str = "numba"
 
     name = "flow-accumulation"
+    stage = "split"
+    tiled_for_cpus = True
     kept = ("sums",)
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of water that splits."""
+        compile_kernels()
 
     @property
     def codes(self) -> str:

@@ -14,17 +14,16 @@ GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3, but with another contrac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import join_on_gpus
-from orograph.execution.backends import choose_backend
+from orograph.engines.quadtree_pass import QuadtreePass, SweepProblem
+from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.forest.turned import turned_pass
+from orograph.forest.turned import Turned
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
@@ -41,10 +40,11 @@ from orograph.tiles.arrays import Array, Columns
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
+from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -121,18 +121,36 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Forest:
+class Forest(SweepProblem):
     """Minimum spanning forest as a problem of the quadtree sweep."""
 
     dtype: np.dtype[Any]
     nodata: float | int | None
     weight: str
     connectivity: int
-    backend: str
+    backend: str = "numba"
+    orientation: Orientation = field(default=NORTH_UP, kw_only=True)
+    """Orientation of the grid, by which ties are broken."""
 
     name = "forest"
+    stage = "tile_forest"
     outputs = (EDGES,)
     takes_device_cells: ClassVar[bool] = True
+
+    @property
+    def lacking(self) -> str:
+        """The weight, if it has no CUDA kernel."""
+        return lacking_on_gpu(self.weight)
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels for tiles of a dtype, if CPUs may compute them."""
+        if may_use_numba(self.backend):
+            forest.compile_kernels(dtypes[0], self.weight, self.connectivity)
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> QuadtreePass:
+        """Return the engine of the problem, on the turned grid unless north is up."""
+        turned: Any = self if self.orientation == NORTH_UP else Turned(self, self.orientation)
+        return QuadtreePass(turned, rasters, self.tiled(context))
 
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """Decide the edges within a tile; pass up undecided ones, contracted to its border."""
@@ -263,11 +281,6 @@ class Forest:
         return {EDGES.name: draw(saved.mask, place.window.shape, cells, bits)}
 
 
-def compile_kernels(dtype: np.dtype[Any], weight: str, connectivity: int) -> None:
-    """Compile the kernels for tiles of this dtype, or load them from the cache."""
-    forest.compile_kernels(dtype, weight, connectivity)
-
-
 def _identities(
     first: npt.NDArray[np.int64],
     direction: npt.NDArray[np.uint8],
@@ -361,14 +374,9 @@ def minimum_spanning_forest(
         spec.refuse_of_rasters(weight=weight != "max", connectivity=connectivity != 8)
         return forest_job(elevation, spec)
     raster = spec.open(elevation, "elevation")
-    chosen = choose_backend("tile_forest", (raster,), spec, lacking_on_gpu(weight))
-    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
-    parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
-    warm_up = kernels if may_use_numba(chosen) else None
-    larger = join_on_gpus if spec.tile is None else None
-    engine = partial(turned_pass, raster.georeference.orientation)
-    return raster_job(engine, problem, (raster,), parameters, warm_up, spec, join_tiles=larger)
+    orientation = raster.georeference.orientation
+    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, orientation=orientation)
+    return raster_job(problem, (raster,), spec)
 
 
 def estimate_forest(grid: Grid, *, workers: int, gpus: Gpus | None = None) -> Plan:

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution.context import RunContext
 from orograph.tiles.arrays import Array
-from orograph.tiles.grid.orientation import NORTH_UP, Orientation
+from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 
@@ -91,11 +88,3 @@ class Turned:
         turned = [self._place(child) for child in children]
         order = sorted(range(len(turned)), key=lambda n: (turned[n].window.x, turned[n].window.y))
         return [turned[n] for n in order], order
-
-
-def turned_pass(
-    orientation: Orientation, problem: Any, rasters: tuple[Raster, ...], context: RunContext
-) -> QuadtreePass:
-    """Return the engine of a problem on a grid of an orientation."""
-    turned = problem if orientation == NORTH_UP else Turned(problem, orientation)
-    return QuadtreePass(turned, rasters, context)

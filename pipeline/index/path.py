@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orograph.arguments.sources import Sources
-from orograph.distance.allocation import (
-    AllocationProblem,
-    DistanceAndAllocation,
-    DistanceThenAllocation,
-)
+from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.paths import least_cost_path
-from orograph.engines.frontier.field import join_tiles
 from orograph.execution.options import RunSpec
 from orograph.index.costs import problem_of
 from orograph.index.links import links_within
@@ -92,12 +87,8 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     links = links_within(store.problem.links, blocks, form, around)
     problem = replace(problem_of(form, lengths, links), sources=source)
     outputs = "cost", "back_direction"
-    allocation = AllocationProblem(problem, outputs, orientation=place.orientation)
-    both = DistanceAndAllocation(problem, allocation)
-    how = RunSpec()
-    job = raster_job(
-        DistanceThenAllocation, both, tuple(rasters), {}, None, how, join_tiles=join_tiles
-    )
+    both = DistanceAndAllocation(problem, outputs, orientation=place.orientation)
+    job = raster_job(both, tuple(rasters), RunSpec(backend="numba"))
     result = launch(job, "DistanceIndex.path").result()
     (path,) = least_cost_path(result, [(east * (end[1] - left), -south * (end[0] - top))])
     # Back directions lead from the end to the start.

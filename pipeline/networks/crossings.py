@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,14 +18,13 @@ from orograph.distance.allocation import (
     BACK_DIRECTION,
     NO_SOURCE,
     AllocationProblem,
-    DistanceAndAllocation,
 )
+from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.trace import PathReader
-from orograph.engines.stages import Stage, Stages
+from orograph.engines.problem import on_backend
+from orograph.engines.stages import Stage, StagedProblem, Stages
 from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
-from orograph.execution.options import RunSpec
-from orograph.execution.run import Engine
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.shortest_path_tree.crossings import (
     Crossings,
@@ -34,8 +32,7 @@ from orograph.kernels.shortest_path_tree.crossings import (
     least_of,
     spanning_tree,
 )
-from orograph.operations.job import Job, RasterJob, UnstoredJob
-from orograph.polygons.job import TracedParts
+from orograph.polygons.job import TracedParts, TracingProblem
 from orograph.results.paths import line_lengths
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import RunError
@@ -48,7 +45,7 @@ from orograph.tiles.vector.layer import VectorLayer
 
 
 @dataclass(frozen=True)
-class ZoneCrossings:
+class ZoneCrossings(TracingProblem):
     """Least crossings between allocation zones, as a problem whose parts need a halo.
 
     The rasters are those of the allocation, then the distances, and the labels.
@@ -56,10 +53,26 @@ class ZoneCrossings:
 
     name = "region-network"
     backend = "numba"
-    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
 
     allocation: AllocationProblem
     shape: tuple[int, int]
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels by a part of four by four cells."""
+        *surface, cost, _, _ = dtypes
+        cells = [
+            *(np.full((4, 4), 4, dtype) for dtype in surface),
+            np.ones((4, 4), cost),
+            # A zone for each cell, so that there are crossings by which the kernels are compiled.
+            np.arange(16).reshape(4, 4),
+        ]
+        whole = Window(0, 0, 4, 4)
+        spanning_tree(least_of([Crossings(**self.solve(whole, whole, cells, lambda: None))]))
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> CrossingParts:
+        """Return the engine of the problem, whose last raster is that of back directions."""
+        *read, directions = rasters
+        return CrossingParts(self, tuple(read), context, directions)
 
     @property
     def halo(self) -> int:
@@ -112,78 +125,56 @@ class CrossingParts(TracedParts):
 
 
 @dataclass(frozen=True)
-class RegionNetwork:
-    """Stages of a network of regions: distances and allocation, then crossings, then links."""
+class RegionNetwork(StagedProblem):
+    """A network of regions in stages: distances and allocation, then crossings, then links."""
 
-    distances: RasterJob
-    """Job that computes the distances; its own result is not stored."""
+    distances: DistanceAndAllocation
+    shape: tuple[int, int]
     tree: bool
     """Whether to return the minimum spanning tree alone."""
     max_cost: float
     """Greatest cost of a link."""
+    backend: str = "numba"
 
-    def job(self, spec: RunSpec) -> Job[VectorLayer]:
-        """Return the job of all stages."""
-        distances = self.distances
-        return UnstoredJob(
-            distances.rasters,
-            distances.shape,
-            distances.layout,
-            distances.backend,
-            ZoneCrossings.name,
-            self.engine,
-            self.links,
-            self.warm_up,
-            is_layer=True,
-            spec=spec,
-        )
+    name = "region-network"
+    outputs: ClassVar[tuple[Variable, ...]] = ()
 
     @property
-    def problem(self) -> DistanceAndAllocation:
-        """The problem of distances and allocation."""
-        problem: DistanceAndAllocation = self.distances.problem
-        return problem
+    def stage(self) -> str:
+        """Stage of kernels by which the backend is chosen: that of the distances."""
+        return self.distances.stage
 
-    def warm_up(self) -> None:
-        """Compile the kernels of all stages."""
-        self.distances.warm_up()
-        zones = self._zones(self.distances.rasters)
-        cells = [
-            *(np.full((4, 4), 4, raster.dtype) for raster in self.distances.rasters),
-            np.ones((4, 4), self.problem.distance.dtype),
-            # A zone for each cell, so that there are crossings by which the kernels are compiled.
-            np.arange(16).reshape(4, 4),
-        ]
-        whole = Window(0, 0, 4, 4)
-        spanning_tree(least_of([Crossings(**zones.solve(whole, whole, cells, lambda: None))]))
+    @property
+    def lacking(self) -> str:
+        """The cost model, if it has no CUDA kernel."""
+        return self.distances.lacking
 
-    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Stages:
-        """Return the engine of all stages."""
-        named = dict(zip(self.problem.distance.nodata, rasters, strict=True))
-        zones = self._zones(rasters)
-        (cost,) = self.problem.distance.outputs
-        beside = BACK_DIRECTION, ALLOCATION
-        # not the job itself, whose rasters may be in memory: all tasks get a copy
-        problem = replace(self.problem, backend=backend)
-        distances = self.distances.make_engine, problem, self.distances.join_tiles
-        stages = [
-            Stage(tuple(named), partial(_find_zones, *distances), cost, beside),
-            Stage(
-                (*named, cost.name, ALLOCATION.name, BACK_DIRECTION.name),
-                partial(_cross_zones, zones),
-            ),
-        ]
-        return Stages(stages, named, context)
+    @property
+    def least_tile(self) -> int:
+        """Cells a side that a tile must have."""
+        return self.distances.least_tile
 
-    def links(self, engine: Stages, attributes: dict[str, Any]) -> VectorLayer:
-        """Return the links as lines."""
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the rasters of the distances."""
+        return self.distances.inputs
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages of distances and allocation, and of crossings, which CPUs find."""
+        distances = on_backend(self.distances, self.backend)
+        (cost,) = self.distances.distance.outputs
+        on_cpu = on_backend(self.distances, "numba").allocation
+        reads = *self.inputs, cost.name, ALLOCATION.name, BACK_DIRECTION.name
+        return (
+            Stage(distances, self.inputs, "distances", between=True),
+            Stage(ZoneCrossings(on_cpu, self.shape), reads, "result"),
+        )
+
+    def links(self, engine: Stages, like: Raster) -> VectorLayer:
+        """Return the links as lines on the grid of a raster."""
         parts: Any = engine[1]
         crossings = least_of([Crossings(**table) for table in parts.tables()])
-        return links_of(self._chosen(crossings), parts.directions, self.distances.rasters[0])
-
-    def _zones(self, rasters: tuple[Raster, ...]) -> ZoneCrossings:
-        """Return the problem of crossings, which CPUs solve."""
-        return ZoneCrossings(self.problem.allocation, rasters[0].shape)
+        return links_of(self._chosen(crossings), parts.directions, like)
 
     def _chosen(self, crossings: Crossings) -> Crossings:
         """Return the crossings of the links that were requested."""
@@ -200,26 +191,6 @@ class RegionNetwork:
             )
         kept = spanning_tree(crossings) if self.tree else slice(None)
         return Crossings(*(array[kept] for array in crossings))
-
-
-def _find_zones(
-    make_engine: Callable[..., Engine],
-    problem: DistanceAndAllocation,
-    join_tiles: Callable[[RunContext], RunContext] | None,
-    rasters: tuple[Raster, ...],
-    context: RunContext,
-) -> Engine:
-    """Return the engine of the first stage."""
-    context = context if join_tiles is None else join_tiles(context)
-    return make_engine(problem=problem, rasters=rasters, context=context)
-
-
-def _cross_zones(
-    zones: ZoneCrossings, rasters: tuple[Raster, ...], context: RunContext
-) -> CrossingParts:
-    """Return the engine of the second stage."""
-    *read, directions = rasters
-    return CrossingParts(zones, tuple(read), context, directions)
 
 
 def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLayer:

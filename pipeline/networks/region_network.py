@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orograph.distance.arguments import COSTS, DTYPES, open_surface
 from orograph.distance.cost_distance import OUTPUTS, distance_job
+from orograph.engines.stages import Stages
 from orograph.execution.options import LayerOptions, RunSpec
-from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
+from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.networks.crossings import RegionNetwork
+from orograph.operations.job import layer_job
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
@@ -141,7 +143,6 @@ def region_network(
         regions,
         spec,
         dtype=check_dtype("dtype", dtype, DTYPES),
-        lacking=lacking_on_gpu(cost),
         links=None,
         travel="from",
         connectivity=connectivity,
@@ -157,4 +158,10 @@ def region_network(
         outputs=OUTPUTS,
         name="regions",
     )
-    return RegionNetwork(distances, connections == "mst", most).job(spec)
+    rasters, tree = distances.rasters, connections == "mst"
+    network = RegionNetwork(distances.problem, distances.shape, tree, most)
+
+    def result(engine: Stages, attributes: dict[str, Any]) -> VectorLayer:
+        return network.links(engine, rasters[0])
+
+    return layer_job(network, rasters, result, spec)

@@ -8,13 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from orograph.engines.problem import facts_of, on_backend
+from orograph.execution.backends import choose_backend
 from orograph.execution.compute import load
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec, run_layout
@@ -264,14 +266,9 @@ class DatasetJob(Job[xr.Dataset]):
 
 @dataclass(frozen=True)
 class RasterJob(DatasetJob):
-    """Job of a problem on rasters and the engine that solves it; made by `raster_job`."""
+    """Job of a problem on rasters; made by `raster_job`."""
 
-    make_engine: Callable[..., Engine]
     problem: Any
-    parameters: Mapping[str, Any]
-    compile_kernels: Callable[[], None] | None
-    join_tiles: Callable[[RunContext], RunContext] | None = None
-    """Function that joins tiles of the layout into larger ones, where that is quicker."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the result that neither the problem nor the run tells."""
     units: Mapping[str, str] = field(default_factory=dict)
@@ -291,6 +288,11 @@ class RasterJob(DatasetJob):
             else v
             for v in self.problem.outputs
         )
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The fields of the problem that decide the result, for the report of the run."""
+        return {k: v for k, v in self.problem.identity().items() if k != "operation"}
 
     @property
     def known_attributes(self) -> dict[str, Any]:
@@ -345,33 +347,29 @@ class RasterJob(DatasetJob):
         return super().open(out).set_coords(self.coordinates or ())
 
     def identity(self) -> dict[str, Any]:
-        """Return the problem's name, its parameters, and the fingerprints of the inputs."""
+        """Return the identity of the problem, with fingerprints and nodata of the inputs."""
         return {
-            "operation": self.problem.name,
-            **self.parameters,
+            **self.problem.identity(),
             **({"notes": dict(self.notes)} if self.notes else {}),
             "input": [
                 version.fingerprint if version else raster.fingerprint()
                 for raster, version in zip(self.rasters, self.first_versions, strict=True)
             ],
+            "nodata": [facts_of(raster.nodata) for raster in self.rasters],
             "tile": self.layout.tile,
             "shard": self.layout.shard,
         }
 
     def warm_up(self) -> None:
         """Compile the kernels of the problem."""
-        if self.compile_kernels is not None:
-            self.compile_kernels()
+        several = max(self.shape) > self.layout.tile
+        self.problem.compile_kernels([raster.dtype for raster in self.rasters], several)
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
         """Return the engine of the problem, set to the given backend."""
-        problem = self.problem
         # The first worker of a cluster may have decided on the backend.
-        if problem.backend != backend:
-            problem = replace(problem, backend=backend)
-        if self.join_tiles is not None:
-            context = self.join_tiles(context)
-        return self.make_engine(problem=problem, rasters=rasters, context=context)
+        engine: Engine = on_backend(self.problem, backend).engine(rasters, context)
+        return engine
 
 
 def layout_of(raster: Raster, spec: RunSpec, least_tile: int = 1) -> Layout:
@@ -381,14 +379,10 @@ def layout_of(raster: Raster, spec: RunSpec, least_tile: int = 1) -> Layout:
 
 
 def raster_job(
-    engine: Callable[..., Engine],
     problem: Any,
     rasters: tuple[Raster, ...],
-    parameters: Mapping[str, Any],
-    compile_kernels: Callable[[], None] | None,
     spec: RunSpec,
-    least_tile: int = 1,
-    join_tiles: Callable[[RunContext], RunContext] | None = None,
+    *,
     notes: Mapping[str, Any] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> RasterJob:
@@ -396,39 +390,64 @@ def raster_job(
 
     Parameters
     ----------
-    engine
-        Called with ``problem``, ``rasters`` and ``context``.
     problem
-        Has a ``name``, a ``backend`` and ``outputs``.
+        Derives from the base class of the engine that solves it, such as
+        `orograph.engines.quadtree_pass.SweepProblem`. If it names a ``stage``, its backend is
+        chosen here.
     rasters
         What it reads; the result has the grid of the first.
-    parameters
-        What beside the rasters decides the result, in JSON types.
-    compile_kernels
-        Compiles the kernels, so that workers find them in the cache; None: no Numba kernels.
     spec
         Its ``tile`` and ``shard`` say how the grid is cut.
-    least_tile
-        Cells a side that a tile must have, so that no edge goes beyond its neighbours.
-    join_tiles
-        Makes larger tiles, where that is quicker.
     notes
         Attributes of the result beside those of the problem and the run, in JSON types.
     units
         Those of output rasters and columns that the problem does not know, such as `units_of`.
+
+    Raises
+    ------
+    InputError, BackendError
+        If the backend of the options cannot be used.
     """
+    if problem.stage:
+        chosen = choose_backend(problem.stage, rasters, spec, problem.lacking)
+        problem = on_backend(problem, chosen)
     return RasterJob(
         rasters,
         rasters[0].shape,
-        layout_of(rasters[0], spec, least_tile),
+        layout_of(rasters[0], spec, problem.least_tile),
         problem.backend,
-        engine,
         problem,
-        parameters,
-        compile_kernels,
-        join_tiles,
         notes or {},
         units or {},
+        spec=spec,
+    )
+
+
+def layer_job(
+    problem: Any,
+    rasters: tuple[Raster, ...],
+    result: Callable[[Any, dict[str, Any]], T],
+    spec: RunSpec,
+) -> UnstoredJob[T]:
+    """Return the job of a problem on rasters whose result is a vector layer.
+
+    ``result`` makes the layer from the engine and the attributes, after the run.
+    """
+
+    def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        engine: Engine = on_backend(problem, backend).engine(rasters, context)
+        return engine
+
+    return UnstoredJob(
+        rasters,
+        rasters[0].shape,
+        layout_of(rasters[0], spec, problem.least_tile),
+        choose_backend(problem.stage, rasters, spec, problem.lacking),
+        problem.name,
+        make_engine,
+        result,
+        partial(problem.compile_kernels, [raster.dtype for raster in rasters], True),
+        is_layer=True,
         spec=spec,
     )
 

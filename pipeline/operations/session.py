@@ -90,6 +90,7 @@ class MemorySession(Session[T]):
             self.cancelled,
             gpus=gpus,
             gpu_memory=record.gpu_memory,
+            tile_given=job.spec.tile is not None,
         )
         self.engine = job.engine(job.rasters, context, job.backend)
 
@@ -357,6 +358,7 @@ class StoredSession(Session[T]):
             cluster_threads=threads_of_workers(client) if client else 0,
             worker_memory=memory_of_worker(client) if client else 0,
             begun=self._begun.timestamp(),
+            tile_given=job.spec.tile is not None,
         )
         try:
             self.engine = engine = job.engine(self._reachable(context), context, backend)

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
-from orograph.kernels.polygons.contours import NO_BAND, find_bands, follow, trace_contours
+from orograph.kernels.polygons.contours import (
+    NO_BAND,
+    compile_kernels,
+    find_bands,
+    follow,
+    trace_contours,
+)
+from orograph.polygons.job import TracingProblem
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.store.create import Variable
 
 PIECES = ("lines", "of_lines", "outline", "of_outline")
 
 
 @dataclass(frozen=True)
-class Contours:
+class Contours(TracingProblem):
     """Lines of equal cost and the outline, as a problem whose parts need a cell around them."""
 
     shape: tuple[int, int]
@@ -29,8 +35,12 @@ class Contours:
     backend: str = "numba"
 
     name = "isochrones"
+    stage = "trace_contours"
     halo = 1
-    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels for costs of a dtype."""
+        compile_kernels(dtypes[0])
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

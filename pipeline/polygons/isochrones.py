@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import LayerOptions, RunSpec
-from orograph.kernels.polygons.contours import compile_kernels
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
@@ -124,7 +122,6 @@ def isochrones(
     edges_of_cells("cost", raster.georeference, raster.shape)
     check_shapely("isochrones")
     check_times(raster, "cost")
-    backend = choose_backend("trace_contours", (raster,), spec)
     problem = Contours(raster.shape, raster.nodata, bounds)
 
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
@@ -134,7 +131,7 @@ def isochrones(
         units = unit or of_costs
         return layer if units is None else replace(layer, units=dict.fromkeys(layer.columns, units))
 
-    return tracing_job(raster, problem, join, compile_kernels, backend, spec)
+    return tracing_job(raster, problem, join, spec)
 
 
 def check_levels(levels: object) -> tuple[float, ...]:

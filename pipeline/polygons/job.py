@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from orograph.engines.map_overlap import MapOverlap, part_side
+from orograph.engines.map_overlap import LocalProblem, MapOverlap, part_side
 from orograph.engines.sweep_problems import Table
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec
-from orograph.operations.job import Job, UnstoredJob, layout_of
+from orograph.operations.job import Job, layer_job
 from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError, RunError, report_missing
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Variable
 from orograph.tiles.vector.layer import VectorLayer
 
 
@@ -56,12 +56,23 @@ class TracedParts(MapOverlap):
         return tables
 
 
+class TracingProblem(LocalProblem):
+    """Base class of problems whose parts give tables of lines, and no rasters."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """No rasters."""
+        return ()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> TracedParts:
+        """Return the engine of the problem."""
+        return TracedParts(self, rasters, context)
+
+
 def tracing_job(
     raster: Raster,
-    problem: Any,
+    problem: TracingProblem,
     join: Callable[[Sequence[Table], Georeference], VectorLayer],
-    compile_kernels: Callable[[np.dtype[Any]], None],
-    backend: str,
     spec: RunSpec,
 ) -> Job[VectorLayer]:
     """Return the job of tracing lines in a raster.
@@ -69,24 +80,10 @@ def tracing_job(
     ``join`` makes the layer of what was traced in the parts.
     """
 
-    def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> TracedParts:
-        return TracedParts(replace(problem, backend=backend), rasters, context)
-
     def result(engine: TracedParts, attributes: dict[str, Any]) -> VectorLayer:
         return join(engine.tables(), raster.georeference)
 
-    return UnstoredJob(
-        (raster,),
-        raster.shape,
-        layout_of(raster, spec),
-        backend,
-        problem.name,
-        make_engine,
-        result,
-        partial(compile_kernels, raster.dtype),
-        is_layer=True,
-        spec=spec,
-    )
+    return layer_job(problem, (raster,), result, spec)
 
 
 def check_shapely(operation: str) -> None:

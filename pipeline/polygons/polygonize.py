@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from orograph.engines.sweep_problems import Table
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import LayerOptions, RunSpec
-from orograph.kernels.polygons.rings import compile_kernels
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.polygons.tracing import Rings, Tracing, join_tables
@@ -88,7 +86,6 @@ def polygonize(
     check_flag("parts", parts)
     edges_of_cells("labels", raster.georeference, raster.shape)
     check_shapely("polygonize")
-    backend = choose_backend("trace_boundaries", (raster,), spec)
     problem = Tracing(raster.shape, raster.nodata)
 
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
@@ -98,12 +95,7 @@ def polygonize(
             return layer
         return replace(layer, columns={**layer.columns, "name": np.array(names, object)})
 
-    return tracing_job(raster, problem, join, compile_labels, backend, spec)
-
-
-def compile_labels(dtype: np.dtype[Any]) -> None:
-    """Compile the kernels for labels of a dtype; floats become int64."""
-    compile_kernels(np.dtype(np.int64) if dtype.kind == "f" else dtype)
+    return tracing_job(raster, problem, join, spec)
 
 
 def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: bool) -> VectorLayer:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.polygons.rings import (
+    compile_kernels,
     join_walks,
     match_runs,
     number_regions,
     split_rings,
     trace_boundaries,
 )
+from orograph.polygons.job import TracingProblem
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.store.create import Variable
 
 SIDES = ("south", "north", "east", "west")
 WALKS = ("corners", "starts", "first", "onward", "region")
@@ -42,7 +43,7 @@ class Rings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tracing:
+class Tracing(TracingProblem):
     """Boundaries of the regions of a raster, as a problem whose parts need a cell around them."""
 
     shape: tuple[int, int]
@@ -50,8 +51,13 @@ class Tracing:
     backend: str = "numba"
 
     name = "polygonize"
+    stage = "trace_boundaries"
     halo = 1
-    outputs: ClassVar[tuple[Variable, ...]] = ()  # no rasters
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels for labels of a dtype; floats become int64."""
+        (dtype,) = dtypes
+        compile_kernels(np.dtype(np.int64) if dtype.kind == "f" else dtype)
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

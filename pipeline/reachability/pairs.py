@@ -16,18 +16,15 @@ from orograph.components.components import (
     MergeState,
     Message,
     Summary,
-    compile_kernels,
     numbers,
 )
 from orograph.distance.hops import Hops
-from orograph.distance.problem import warm_up
 from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
-from orograph.kernels.backends import may_use_numba
 from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
@@ -220,11 +217,9 @@ class PointLabels(Components):
 
 def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> npt.NDArray[np.bool_]:
     """Return for each pair whether its ends lie in a common component."""
-    compile_kernels(query.mask.dtype)
     rows, columns = query.ends.cells.T
-    problem = PointLabels(
-        None, query.connectivity, 1, "numba", point_rows=rows, point_columns=columns
-    )
+    problem = PointLabels(None, query.connectivity, 1, point_rows=rows, point_columns=columns)
+    problem.compile_kernels([query.mask.dtype], several=True)
     run = QuadtreePass(problem, (query.mask,), query.context.part("components"))
     with jobs.shared(run, client) as handle:
         run.run(client, handle, cancelled)
@@ -236,8 +231,7 @@ def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> np
 
 def _warm_up(query: Query) -> None:
     """Compile the kernels of a search, so that workers load them from the cache."""
-    if may_use_numba(query.backend):
-        hops = query._hops_from(np.zeros((1, 2), np.int64))
-        warm_up(hops, [query.mask.dtype], neighbours=True)
+    hops = query._hops_from(np.zeros((1, 2), np.int64))
+    hops.compile_kernels([query.mask.dtype], several=True)
     # A tile of one cell with its halo, for walks back along the hops.
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0, NORTH_UP)

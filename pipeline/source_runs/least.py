@@ -5,28 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Event
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
-from orograph.engines.map_overlap import MapOverlap
+from orograph.engines.map_overlap import LocalProblem
 from orograph.source_runs.growth import Growth
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
-if TYPE_CHECKING:
-    from distributed import Client
-
-    from orograph.execution.jobs import Handle
-
 ALLOCATION, REACHED = "allocation", "reached_cells"
 
 
 @dataclass(frozen=True)
-class LeastOfRuns:
+class LeastOfRuns(LocalProblem):
     """The least of two sets of rasters, as a problem whose parts need no halo.
 
     The rasters are the cost of the first set, what belongs to it, then those of the second. Of
@@ -36,6 +30,7 @@ class LeastOfRuns:
     name = "least-of-runs"
     backend = "numba"
     halo = 0
+    counted = (REACHED,)
 
     written: tuple[Variable, ...]
     """Rasters of each set; the first is the cost."""
@@ -67,6 +62,10 @@ class LeastOfRuns:
             best[variable.name][unreached] = variable.fill_value
         return {variable.name: best[variable.name] for variable in self.outputs}
 
+    def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
+        """Return the number of reached cells."""
+        return {REACHED: int(np.count_nonzero(blocks[self.written[0].name] >= 0))}
+
     @property
     def _nothing(self) -> Any:
         """The cost of unreached cells while costs are compared."""
@@ -94,20 +93,3 @@ class LeastOfRuns:
             integer = cost.dtype.kind == "i" and math.isfinite(growth.most)
             reached &= found <= (math.floor(growth.most) if integer else growth.most)
         return np.where(reached, found, self._nothing).astype(cost.dtype, copy=False)
-
-
-@dataclass(frozen=True)
-class LeastEngine(MapOverlap):
-    """Engine that finds the least of two sets of rasters, and counts the cells that are reached."""
-
-    def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
-        """Write all shards and return the number of reached cells."""
-        super().run(client, handle, cancelled)
-        nodes = self.context.tree.nodes(self.context.shard_level)
-        done = [self.context.checkpoints.load("done", node) for node in nodes]
-        return {REACHED: sum(counts[REACHED] for counts in done)}
-
-    def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
-        """Return the number of reached cells."""
-        cost = cast("LeastOfRuns", self.problem).written[0].name
-        return {REACHED: int(np.count_nonzero(blocks[cost] >= 0))}

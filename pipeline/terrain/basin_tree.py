@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.engines.quadtree_pass import SweepProblem
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import order_keys
 from orograph.kernels.stages import kernel
+from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
-from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.arrays import Array, Columns, Integers, Keys
 from orograph.tiles.format.codec import stored
@@ -114,18 +115,25 @@ class _Edges(Columns):
 
 
 @dataclass(frozen=True)
-class BasinTree:
+class BasinTree(SweepProblem):
     """Merge tree of basins as a sweep problem; subclasses define its terminals and results."""
 
     nodata: float | int | None
     connectivity: int
-    backend: str
+    backend: str = field(default="numba", kw_only=True)
     orientation: Orientation = field(default=NORTH_UP, kw_only=True)
     """Orientation of the grid."""
 
+    stage = "tile_basins"
     takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
     """Whether heights are ordered from high to low."""
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of merge trees, which CPUs make of what a GPU finds, too."""
+        basins.compile_kernels(dtypes[0])
+        merge_tree.compile_kernels()
+        order.compile_kernels()
 
     @property
     def nodata_drains(self) -> bool:
@@ -260,7 +268,9 @@ def _decide(
     # it, so its fate is left to the parent.
     open_ = pits.cell < 0
     open_[border_vertex[border_vertex >= 0]] = True
-    merged = merge_tree(edges.first, edges.second, edges.saddles.order(), pits.order(), open_)
+    merged = merge_tree.merge_tree(
+        edges.first, edges.second, edges.saddles.order(), pits.order(), open_
+    )
     number = np.full(open_.size + 1, -1, np.int64)  # and -1 of nodata stays what it is
     number[merged.kept] = np.arange(merged.kept.size)
     summary = Summary(

@@ -12,15 +12,14 @@ import numpy.typing as npt
 from orograph.components.table import cell_areas
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, TableOptions
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions as kernel
 from orograph.kernels.terrain import exact_sums
 from orograph.kernels.terrain.order import order_cells
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
-from orograph.terrain import run
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     LeafState,
@@ -33,7 +32,6 @@ from orograph.terrain.basin_tree import (
 from orograph.terrain.depression_table import DepressionTable
 from orograph.terrain.fates import Fates, FateTree, resolve_fates
 from orograph.terrain.hierarchy import Held, Hierarchy
-from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.georeference import Georeference
@@ -77,6 +75,12 @@ class Depressions(FateTree):
     labels: bool
 
     name = "depressions"
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of merge trees, and those that measure depressions."""
+        super().compile_kernels(dtypes, several)
+        kernel.compile_kernels(dtypes[0])
+        exact_sums.compile_kernels()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -335,14 +339,12 @@ def depressions(
     labels = check_flag("labels", labels)
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    chosen = choose_backend("tile_basins", (raster,), spec)
     place = raster.georeference
     degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None
     row_areas = exact_sums.Areas.of(cell_areas(place, raster.shape[0])[0]) if degrees else None
     problem = Depressions(
         raster.nodata,
         connectivity,
-        chosen,
         raster.dtype,
         *least,
         _cell_area(place),
@@ -350,12 +352,4 @@ def depressions(
         labels,
         orientation=place.orientation,
     )
-    parameters = {"least": repr(least), "labels": labels}
-    return terrain_job(problem, (raster,), parameters, spec, compile_kernels, heights=HEIGHTS)
-
-
-def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile the kernels for heights of this dtype, or load them from the cache."""
-    run.compile_kernels(dtype)
-    kernel.compile_kernels(dtype)
-    exact_sums.compile_kernels()
+    return raster_job(problem, (raster,), spec, units=units_of(raster, *HEIGHTS))

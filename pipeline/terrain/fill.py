@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from orograph.arguments.sources import SourcesLike, parse_sources
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
-from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
 from orograph.tiles.grid.orientation import NORTH_UP
@@ -108,7 +107,6 @@ def fill_depressions(
     problem = WaterLevel(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", rasters, spec),
         "fill-depressions",
         tuple(variable for variable in _variables(raster) if variable.name in wanted),
         points,
@@ -119,12 +117,7 @@ def fill_depressions(
         # levels depend on no order of cells, which cell is the lowest of a depression does
         orientation=raster.georeference.orientation if "depression" in wanted else NORTH_UP,
     )
-    parameters = {
-        "outlets": repr(points and [points.rows.tolist(), points.columns.tolist()]),
-        "max_depth": repr(problem.max_depth),
-        "outputs": sorted(wanted),
-    }
-    return terrain_job(problem, rasters, parameters, spec, heights=["filled", "depth"])
+    return raster_job(problem, rasters, spec, units=units_of(raster, "filled", "depth"))
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from orograph.arguments.sources import SourcesLike, parse_sources
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
-from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import RasterLike
@@ -93,7 +92,6 @@ def flood_level(
     problem = WaterLevel(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", rasters, spec),
         "flood-level",
         (Variable("level", raster.dtype, dry, attributes),),
         points,
@@ -101,6 +99,5 @@ def flood_level(
         targets,
         dry=dry,
     )
-    parameters = {"sources": repr(points and [points.rows.tolist(), points.columns.tolist()])}
     notes = {} if origin.moved is None else {"snap_distances": origin.moved.tolist()}
-    return terrain_job(problem, rasters, parameters, spec, heights=["level"], notes=notes)
+    return raster_job(problem, rasters, spec, notes=notes, units=units_of(raster, "level"))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
-from orograph.execution.backends import choose_backend
 from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, places_of
-from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
@@ -367,7 +366,6 @@ def pass_elevation(
     problem = Passes(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", (raster,), spec),
         rows,
         columns,
         starts[0].size,
@@ -375,9 +373,8 @@ def pass_elevation(
         paths,
         orientation=raster.georeference.orientation,
     )
-    parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
-    parameters |= {"same": problem.same, "paths": paths}
-    return terrain_job(problem, (raster,), parameters, spec, heights=["elevation"], notes=notes)
+    units = units_of(raster, "elevation")
+    return raster_job(problem, (raster,), spec, notes=notes, units=units)
 
 
 def _cells(

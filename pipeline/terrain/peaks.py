@@ -10,12 +10,12 @@ import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.engines.sweep_problems import Table
-from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec, TableOptions
 from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.order import order_indices
+from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import (
     NO_LABELS,
@@ -26,7 +26,6 @@ from orograph.terrain.basin_tree import (
     places_of,
 )
 from orograph.terrain.fates import Fates, FateTree, resolve_fates
-from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
@@ -194,10 +193,6 @@ def peaks(
     least = check_number("min_prominence", min_prominence, 0)
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    chosen = choose_backend("tile_basins", (raster,), spec)
     orientation = raster.georeference.orientation
-    problem = Peaks(
-        raster.nodata, connectivity, chosen, raster.dtype, least, orientation=orientation
-    )
-    parameters = {"min_prominence": repr(problem.min_prominence)}
-    return terrain_job(problem, (raster,), parameters, spec, heights=HEIGHTS)
+    problem = Peaks(raster.nodata, connectivity, raster.dtype, least, orientation=orientation)
+    return raster_job(problem, (raster,), spec, units=units_of(raster, *HEIGHTS))

@@ -65,9 +65,9 @@ FURTHER = np.array([len(row.further) for row in MODELS.values()])
 
 
 def lacking_on_gpu(model: str) -> str:
-    """Return the argument for which a GPU lacks cost model formulas; empty if it lacks nothing."""
+    """Return words for a cost model whose formulas a GPU lacks; empty if it lacks nothing."""
     there = MODELS[model].formula is None or (FOLDER / f"{model}.cuh").exists()
-    return "" if there else f"cost={model!r}"
+    return "" if there else f"the cost model {model!r}"
 
 
 BARRIER = 2**60  # integers: "unreachable" and "impassable"; four of them still fit int64

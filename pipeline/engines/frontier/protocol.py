@@ -87,7 +87,7 @@ class Request:
 State_contra = TypeVar("State_contra", contravariant=True)
 
 
-class FrontierProblem(TileProblem[State, Packed], GridProblem, Protocol[State, Packed]):
+class FrontierInterface(TileProblem[State, Packed], GridProblem, Protocol[State, Packed]):
     """A problem whose tiles improve one another until all have converged.
 
     Borders are lists of eight arrays (or None: nothing reached), for each neighbour in the order of
@@ -135,7 +135,7 @@ class FrontierProblem(TileProblem[State, Packed], GridProblem, Protocol[State, P
 
 
 class FrontierDefaults(TileDefaults):
-    """Default members of `FrontierProblem` for problems to inherit: no links, no attributes."""
+    """Default members of `FrontierInterface` for problems to inherit: no links, no attributes."""
 
     @property
     def links(self) -> Links | None:
@@ -147,7 +147,7 @@ class FrontierDefaults(TileDefaults):
         """Fixed cost of a visit in cells, as the backend states it."""
         return get_backend(self.backend).cells_a_visit
 
-    def bucket_width(self: FrontierProblem[Any, Any], tile: int) -> BucketWidth:
+    def bucket_width(self: FrontierInterface[Any, Any], tile: int) -> BucketWidth:
         """Return the initial width of buckets, given the cells a side of a tile."""
         return BucketWidth(tile**2, self.cells_a_visit)
 

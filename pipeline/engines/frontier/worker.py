@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from orograph.engines.frontier.protocol import (
-    FrontierProblem,
+    FrontierInterface,
     Request,
     Table,
     Tabulated,
@@ -37,7 +37,7 @@ TILES_A_TASK = 64
 class FrontierTasks:
     """Data that every task of a run needs: the problem, its rasters and the run context."""
 
-    problem: FrontierProblem[Any, Any]
+    problem: FrontierInterface[Any, Any]
     rasters: tuple[Raster, ...]
     context: RunContext
 

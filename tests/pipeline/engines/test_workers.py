@@ -444,12 +444,12 @@ def test_a_run_takes_the_backend_of_the_workers_that_come(
         """What is to be seen has been."""
 
     def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:
-        raise QueryContext(getattr(self, "distances", self).problem.backend)
+        raise QueryContext(self.problem.backend)
 
     for where in (
         "engines.frontier.driver.Frontier",
         "engines.quadtree_pass.QuadtreePass",
-        "distance.allocation.DistanceThenAllocation",
+        "engines.stages.Stages",
     ):
         monkeypatch.setattr(f"orograph.{where}.run", engine)
     monkeypatch.setattr(session, "decide_backend", lambda *_: "cuda")

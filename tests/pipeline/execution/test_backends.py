@@ -123,8 +123,10 @@ def refuse(*_: Any, **__: Any) -> None:
 
 
 BY_FORMULA: dict[str, Callable[..., Any]] = {
-    "model='tobler'": lambda **o: og.walking_time(np.ones((4, 4)), [(0, 0)], cell_size=1, **o),
-    "cost='tobler' of an index": lambda **o: og.DistanceIndex.build(
+    "the cost model 'tobler'": lambda **o: og.walking_time(
+        np.ones((4, 4)), [(0, 0)], cell_size=1, **o
+    ),
+    "the cost model 'tobler' of an index": lambda **o: og.DistanceIndex.build(
         np.ones((4, 4)), o.pop("out"), cost="tobler", cell_size=1, **o
     ),
     "weight='mean'": lambda **o: og.minimum_spanning_forest(np.ones((4, 4)), weight="mean", **o),

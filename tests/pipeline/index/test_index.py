@@ -620,7 +620,7 @@ def test_a_damaged_block_is_named(tmp_path: Path) -> None:
 
 
 def test_foreign_stores_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(og.InputError, match="no store"):
+    with pytest.raises(og.InputError, match="is not a store"):
         DistanceIndex.open(tmp_path / "nothing")
     og.ingest(np.eye(4), tmp_path / "eye")
     with pytest.raises(og.InputError, match="holds no distance index"):

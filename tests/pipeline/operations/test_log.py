@@ -24,8 +24,8 @@ def test_a_run_tells_its_stages_and_its_end(
     first, *stages, last = [record.getMessage() for record in caplog.records]
     assert first.startswith("flow_direction of 20 x 20 cells in tiles of 8 and shards of")
     assert first.endswith(place)
-    assert "stage 1 of 2 begins: filled" in stages
-    assert "stage 2 of 2 begins: result" in stages
+    assert "stage 1 of 2 begins: fill-depressions" in stages
+    assert "stage 2 of 2 begins: flow-direction" in stages
     assert last.startswith("flow_direction is finished after")
 
 

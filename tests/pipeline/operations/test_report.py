@@ -88,7 +88,7 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
     assert left["error"]["where"].startswith("in rows 0 to 19 and columns 0 to 19")
     assert left["status"] == run.report()["status"] == "failed"
     assert "resume=True" in left["next"]
-    assert left["parameters"]["method"] == "d8"
+    assert left["parameters"]["routing"]["directions"]["codes"] == "taudem"
     assert 0 < left["tasks"]["done"] <= left["tasks"]["total"]
     assert main(["status", str(out)]) == 0
     told = capsys.readouterr().out

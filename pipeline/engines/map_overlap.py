@@ -24,7 +24,7 @@ from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
 from orograph.execution.feedback import Progress
 from orograph.execution.jobs import Handle, load
-from orograph.execution.run import ResultTable
+from orograph.execution.run import Engine
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
 from orograph.tiles.arrays import Array
@@ -75,7 +75,7 @@ class LocalProblem(ProblemFacts, ABC):
 
 
 @dataclass(frozen=True)
-class MapOverlap:
+class MapOverlap(Engine):
     """Engine that computes each shard from its cells and a halo around them."""
 
     problem: LocalProblem
@@ -147,14 +147,6 @@ class MapOverlap:
                 f"{self.problem.name}: {written} of {len(windows)} shards were written, though no "
                 "task has failed; resume=True does the others"
             )
-
-    def table(self) -> ResultTable:
-        """Return no columns: the result has no table."""
-        return {}
-
-    def statistics(self) -> dict[str, int]:
-        """Return no statistics."""
-        return {}
 
     def progress(self) -> Progress:
         """Return the number of finished shards, and of all shards."""

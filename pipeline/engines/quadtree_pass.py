@@ -51,7 +51,7 @@ from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext, located
 from orograph.execution.feedback import Progress
 from orograph.execution.jobs import Handle, load
-from orograph.execution.run import ResultTable
+from orograph.execution.run import Engine, ResultTable
 from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import Backend, get_backend
 from orograph.tiles.arrays import Array
@@ -78,7 +78,7 @@ BYTES_A_CELL = 64  # of each thread, in the memory of the process: fillings of n
 
 
 @dataclass(frozen=True)
-class QuadtreePass:
+class QuadtreePass(Engine):
     """Engine that runs a problem's upward and downward sweep; all that a task needs."""
 
     problem: Problem[Any, Any, Any, Any]
@@ -114,10 +114,6 @@ class QuadtreePass:
             begin_phase(f"{self.problem.name}: table")
             attributes = self.maker.follow(attributes, client, cancelled)
         return attributes
-
-    def statistics(self) -> dict[str, int]:
-        """Return no statistics: the amount of work does not depend on the data."""
-        return {}
 
     def table(self) -> ResultTable:
         """Return the table of a `Tabulated` problem, once all shards are written.

@@ -46,16 +46,21 @@ class Watched(Protocol):
 
     def statistics(self) -> dict[str, int]:
         """Return counts of the work done, where they depend on the order of execution."""
+        return {}
 
 
 class Engine(Watched, Protocol):
-    """Interface of the engine of a run: `QuadtreePass`, `Frontier`, or an operation's own."""
+    """Interface of the engine of a run: `QuadtreePass`, `Frontier`, or an operation's own.
+
+    One that derives from it has no table and no statistics unless it says so.
+    """
 
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Do all the work, writing the output rasters; return the attributes of the result."""
 
     def table(self) -> ResultTable:
         """Return the table columns of the result, in pieces."""
+        return {}
 
 
 class Run(Generic[T]):

@@ -123,7 +123,7 @@ class GraphJob(DatasetJob):
 
 
 @dataclass
-class WholeGraph:
+class WholeGraph(Engine):
     """Engine for a graph that one function solves in this process."""
 
     solve: Callable[[Event], tuple[dict[str, Any], Columns]]
@@ -143,10 +143,6 @@ class WholeGraph:
     def progress(self) -> Progress:
         """Return 1 of 1 tasks once the function has returned, else 0."""
         return Progress(int(self.done), 1)
-
-    def statistics(self) -> dict[str, int]:
-        """Return no statistics: the amount of work does not depend on order."""
-        return {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # no task has need of it

@@ -25,7 +25,7 @@ from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
 from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec
-from orograph.execution.run import ResultTable
+from orograph.execution.run import Engine
 from orograph.execution.watch import begin_phase
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, record_of, with_halo
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Build:
+class Build(Engine):
     """Engine that computes all blocks of an index from rasters."""
 
     store: IndexStore
@@ -130,19 +130,11 @@ class Build:
         compute_graphs(graphs, None, client, cancelled, TASKS_A_GRAPH)
         return {}
 
-    def table(self) -> ResultTable:
-        """Return no columns: the result has no table."""
-        return {}
-
     def progress(self) -> Progress:
         """Return the number of finished shards, and of all shards."""
         level = self.context.shard_level
         done = self.context.checkpoints.count("done", level)
         return Progress(done, self.context.tree.count(level))
-
-    def statistics(self) -> dict[str, int]:
-        """Return no statistics: the amount of work does not depend on order."""
-        return {}
 
 
 def _perform(handle: Handle, node: Node) -> None:

@@ -17,7 +17,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.feedback import Progress
 from orograph.execution.options import RunSpec, SearchOptions
-from orograph.execution.run import ResultTable
+from orograph.execution.run import Engine
 from orograph.execution.settings import setting
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
@@ -259,7 +259,7 @@ def _graph_job(
 
 
 @dataclass
-class _PairSearch:
+class _PairSearch(Engine):
     """Engine that searches for all pairs, and holds the results found so far."""
 
     query: Query
@@ -309,10 +309,6 @@ class _PairSearch:
             tiles,
             self.moved,
         )
-
-    def table(self) -> ResultTable:
-        """Return no columns: the result has no table."""
-        return {}
 
     def progress(self) -> Progress:
         """Return the number of finished pairs, and of all pairs."""

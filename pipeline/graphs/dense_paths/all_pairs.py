@@ -16,7 +16,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.feedback import Progress
 from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
-from orograph.execution.run import ResultTable
+from orograph.execution.run import Engine
 from orograph.graphs.dense_paths.blocked import (
     METHODS,
     Blocks,
@@ -340,7 +340,7 @@ class MatrixJob(DatasetJob):
         return _MatrixEngine(self, work)
 
 
-class _MatrixEngine:
+class _MatrixEngine(Engine):
     """Engine of all-pairs shortest paths, which runs a method phase by phase."""
 
     def __init__(self, job: MatrixJob, work: Blocks | Sources) -> None:
@@ -389,17 +389,9 @@ class _MatrixEngine:
             write(steps, generation)
         return self.job.known_attributes
 
-    def table(self) -> ResultTable:
-        """Return no columns: the result has no table."""
-        return {}
-
     def progress(self) -> Progress:
         """Return the number of finished phases, and of all phases."""
         return self._done()
-
-    def statistics(self) -> dict[str, int]:
-        """Return no statistics: the amount of work does not depend on order."""
-        return {}
 
     def __getstate__(self) -> dict[str, Any]:
         # tasks find the edges among the checkpoints

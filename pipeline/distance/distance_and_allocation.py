@@ -34,8 +34,8 @@ class DistanceAndAllocation(StagedProblem):
     """Orientation of the grid, which turns back directions into those of the compass."""
 
     name = "cost-distance"
-    told = 0
-    undecisive: ClassVar[tuple[str, ...]] = ("backend", "code")
+    main_stage = 0
+    irrelevant: ClassVar[tuple[str, ...]] = ("backend", "code")
 
     @property
     def stage(self) -> str:

@@ -37,7 +37,7 @@ class ProblemFacts:
     """
 
     name: Any
-    undecisive: ClassVar[tuple[str, ...]] = ("backend",)
+    irrelevant: ClassVar[tuple[str, ...]] = ("backend",)
     """Fields that do not decide the result."""
 
     @property
@@ -110,6 +110,6 @@ def facts_of(value: Any) -> Any:
 
 def _facts_of_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that decide a result, by name."""
-    undecisive = getattr(value, "undecisive", ())
-    names = [field.name for field in fields(value) if field.name not in undecisive]
+    irrelevant = getattr(value, "irrelevant", ())
+    names = [field.name for field in fields(value) if field.name not in irrelevant]
     return {name: facts_of(getattr(value, name)) for name in names}

@@ -58,7 +58,7 @@ class Stage:
 class StagedProblem(ProblemFacts, ABC):
     """Base class of problems that are solved in stages."""
 
-    told: ClassVar[int] = -1
+    main_stage: ClassVar[int] = -1
     """Number of the stage whose attributes and statistics are those of the run."""
 
     @property
@@ -72,7 +72,7 @@ class StagedProblem(ProblemFacts, ABC):
 
     def attributes_of(self, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the attributes of the result, given those of each stage."""
-        return found[self.told]
+        return found[self.main_stage]
 
     def table_of(self, stages: Stages) -> ResultTable:
         """Return the table of the result."""
@@ -137,7 +137,7 @@ class Stages:
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Run all stages; return the attributes of the result, as the problem tells them."""
         found = []
-        told = self.problem.told % len(self)
+        main_stage = self.problem.main_stage % len(self)
         for number, stage in enumerate(self._stages):
             context = self._context_of(stage)
             if stage.between and isinstance(context.sink, StoreSink):
@@ -146,7 +146,7 @@ class Stages:
             self._at_work = number
             LOG.info("stage %s of %s begins: %s", number + 1, len(self), stage.problem.name)
             found.append(engine.run(client, (handle, number), cancelled))
-            if number <= told:
+            if number <= main_stage:
                 self._statistics = engine.statistics()
             self._let_go(number)
         return self.problem.attributes_of(found)
@@ -167,7 +167,7 @@ class Stages:
     def statistics(self) -> dict[str, int]:
         """Return the statistics of the stage at work, or of the one that tells those of the run."""
         at_work = self._engines.get(self._at_work)
-        if at_work is None or self._at_work > self.problem.told % len(self):
+        if at_work is None or self._at_work > self.problem.main_stage % len(self):
             return self._statistics
         return at_work.statistics()
 

@@ -299,7 +299,7 @@ print(all_right())
 def test_a_raster_larger_than_memory_lazily() -> None:
     small = {"OROGRAPH_FIELD": "512", "OROGRAPH_THREADS": "2", "MALLOC_ARENA_MAX": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", LARGE, "12000"],
+        [sys.executable, "-c", LARGE, "13500"],
         env={**os.environ, **small},
         capture_output=True,
         text=True,

@@ -80,7 +80,7 @@ class SplitAccumulation(FrontierProblem):
 
     name = "flow-accumulation"
     stage = "split"
-    tiled_for_cpus = True
+    least_tile = 1  # the ring is read with the surface; only neighbours exchange sums
     kept = ("sums",)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:

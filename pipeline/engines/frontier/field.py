@@ -36,10 +36,11 @@ TILES_AT_ONCE = 8  # on GPUs that do not hold the grid: some are read while othe
 MOST_PADDED = 2**31 - 1  # cells of a tile with its halo: CUDA kernels count in 32 bits
 MOST_CELLS = 2**28  # of one of several tiles: few enough with their halo, were they one row
 WIDEST_HALO = 2
+GPU_BYTES_A_CELL = 64  # of a GPU's memory, unless a problem knows better
 BYTES_A_CELL = 512  # of a worker's memory: about 64 to read a tile, and much else has to fit in
 
 
-def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
+def join_tiles(context: RunContext, gpu_bytes: int = GPU_BYTES_A_CELL) -> RunContext:
     """Return a run context with larger tiles where that is quicker, else the same context.
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from orograph.engines.frontier.driver import Frontier
-from orograph.engines.frontier.field import join_tiles
+from orograph.engines.frontier.field import GPU_BYTES_A_CELL, join_tiles
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request
 from orograph.engines.problem import ProblemFacts
 from orograph.execution.context import RunContext
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.border import facing
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -23,6 +24,8 @@ from orograph.tiles.raster.raster import Raster
 
 class FrontierProblem(FrontierDefaults, ProblemFacts):
     """Base class of problems whose tiles improve one another; see `FrontierInterface`."""
+
+    backend: Any
 
     tiled_for_cpus: ClassVar[bool] = False
     """Whether tiles are those for CPUs on a GPU too, because CPUs do most of the work."""
@@ -35,11 +38,12 @@ class FrontierProblem(FrontierDefaults, ProblemFacts):
     @property
     def gpu_bytes(self) -> int:
         """Peak bytes of GPU memory for each cell of a tile."""
-        return 64
+        return GPU_BYTES_A_CELL
 
     def tiled(self, context: RunContext) -> RunContext:
         """Return a run context with the tiles that are quickest for the problem."""
-        if self.tiled_for_cpus:
+        # of several stages CPUs may do one that follows on what GPUs have computed
+        if self.tiled_for_cpus or may_use_numba(self.backend):
             context = replace(context, gpus=0)
         return join_tiles(context, self.gpu_bytes)
 

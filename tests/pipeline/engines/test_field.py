@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from orograph.engines import parts
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.field import WIDEST_HALO, join_tiles
+from orograph.engines.frontier.problem import FrontierProblem
 from orograph.engines.frontier.protocol import Request
 from orograph.engines.tile_states import TileStates
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
@@ -71,6 +72,25 @@ def test_tiles_are_joined_as_far_as_it_pays(
         joined = join_tiles(context_of(shape, tile, threads))
     assert joined.tree == Quadtree(shape, expected)
     assert joined.shard_level == max(2 - (expected // tile).bit_length() + 1, 0)
+
+
+@dataclass(frozen=True)
+class Follower(FrontierProblem):
+    """A problem that may follow on another in one run."""
+
+    backend: str
+
+
+def test_what_cpus_do_in_a_run_on_gpus_has_tiles_for_cpus() -> None:
+    """An allocation that no GPU can do follows on distances that one has computed."""
+    with og.config.set(field=SIDE):
+        tiles = {
+            backend: Follower(backend)
+            .tiled(context_of((SIDE, SIDE), 8, threads=8, gpus=1))
+            .quadtree.tile
+            for backend in ("numba", "cuda")
+        }
+    assert tiles == {"numba": 32, "cuda": 128}
 
 
 def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
+from graph_cases import KINDS, cost_from, graph_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_graph import random_edges
 
 from orograph.graphs.part_search import PartReader, signed_costs
 from orograph.kernels.device_rows import upload_rows
@@ -24,27 +24,8 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from papers import bellman_ford_cuda
 from papers.bellman_ford import STRATEGIES, bellman_ford
 
-KINDS: dict[str, dict[str, bool]] = {
-    "int32": {},
-    "int64": {},
-    "float64": {"floats": True},
-    "negative": {"negative": True},
-}
 CASES = {f"{kind}-{strategy}": (kind, strategy) for kind in KINDS for strategy in STRATEGIES}
 FLOATS = {name for name in CASES if name.startswith("float64")}
-
-
-def graph_of(kind: str, seed: int, n: int, m: int) -> Graph:
-    tail, head, weight = random_edges(seed, n, m, **KINDS[kind])
-    weight = weight * 2**40 if kind == "int64" else weight
-    return make_graph(tail, head, weight, np.arange(n), directed=True)
-
-
-def cost_from(graph: Graph, start: int) -> Any:
-    dtype = np.dtype(np.float64 if graph.rows.weight.dtype.kind == "f" else np.int64)
-    cost = np.full(graph.vertex_count, unreached(dtype))
-    cost[start] = 0
-    return cost
 
 
 def check(graph: Graph, start: int, strategy: str, device: Emulator) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_cpu.emulator import Emulator, find_compiler, in_one_order, in_orders
+from graph_cases import KINDS, cost_from, graph_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_graph import random_edges
@@ -29,25 +30,6 @@ from orograph.kernels.graph.spread import unreached
 from orograph.tiles.graph.graph import Graph, make_graph
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: install g++")
-KINDS = {
-    "int32": {},
-    "int64": {},
-    "float64": {"floats": True},
-    "negative": {"negative": True},
-}
-
-
-def graph_of(kind: str, seed: int, n: int = 60, m: int = 300, directed: bool = True) -> Graph:
-    tail, head, weight = random_edges(seed, n, m, **KINDS[kind])
-    weight = weight * 2**40 if kind == "int64" else weight
-    return make_graph(tail, head, weight, np.arange(n), directed=directed)
-
-
-def cost_from(graph: Graph, start: int) -> Any:
-    dtype = np.dtype(np.float64 if graph.rows.weight.dtype.kind == "f" else np.int64)
-    cost = np.full(graph.vertex_count, unreached(dtype))
-    cost[start] = 0
-    return cost
 
 
 def paths_of_numba(rows: Any, start: int, width: Any, most: Any) -> Any:

@@ -38,24 +38,14 @@ class DistanceAndAllocation(StagedProblem):
     irrelevant: ClassVar[tuple[str, ...]] = ("backend", "code")
 
     @property
-    def stage(self) -> str:
-        """Stage of kernels by which the backend is chosen: that of the distances."""
-        return self.distance.stage
-
-    @property
-    def lacking(self) -> str:
-        """The cost model, if it has no CUDA kernel."""
-        return self.distance.lacking
-
-    @property
-    def least_tile(self) -> int:
-        """Cells a side that a tile must have."""
-        return self.distance.least_tile
+    def leading(self) -> Distance:
+        """The problem of the distances."""
+        return self.distance
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the rasters of the distances."""
-        return tuple(self.distance.nodata)
+        return self.distance.inputs
 
     @property
     def allocation(self) -> AllocationProblem:

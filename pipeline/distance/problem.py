@@ -152,6 +152,11 @@ class Distance(FrontierProblem):
             solve_trial_tile(cheap, dtypes, self.trial_values, several)
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the rasters of the run."""
+        return tuple(self.nodata)
+
+    @property
     def trial_values(self) -> list[int]:
         """Values of the cells of each raster in a trial, by which costs of all steps are whole."""
         # classes of further rasters are in a table; and whatever it costs there, nothing overflows

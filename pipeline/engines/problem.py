@@ -76,20 +76,20 @@ def on_backend(problem: Any, backend: str) -> Any:
 
 
 def facts_of(value: Any) -> Any:
-    """Return a value in JSON types, so that different values give different texts.
+    """Return a value in JSON types, such that different values of a field give different ones.
 
     Floats are written as text, exactly; a digest stands for the bytes of an array.
 
     Raises
     ------
     TypeError
-        If the value is not made of numbers, text, dtypes, arrays and collections and dataclasses
-        of these, such as a function.
+        If the value is not made of numbers, text, dtypes and arrays in tuples, lists, mappings and
+        dataclasses: a function, for one.
     """
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
-        return repr(value)  # as exact as the bits, and there is one NaN
+        return repr(float(value))  # as exact as the bits, one NaN, and no word of NumPy's float64
     if isinstance(value, np.dtype):
         return value.str
     if isinstance(value, np.generic):
@@ -101,8 +101,6 @@ def facts_of(value: Any) -> Any:
         return [[facts_of(key), facts_of(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [facts_of(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted(map(facts_of, value))
     if is_dataclass(value) and not isinstance(value, type):
         return {"type": type(value).__name__, **_facts_of_fields(value)}
     raise TypeError(f"{type(value).__name__}: not a fact by which a run could be recognised")

@@ -66,6 +66,26 @@ class StagedProblem(ProblemFacts, ABC):
     def inputs(self) -> tuple[str, ...]:
         """Names of the rasters of the run, by which stages read them."""
 
+    @property
+    @abstractmethod
+    def leading(self) -> Any:
+        """Problem by whose facts the backend is chosen and the grid is cut."""
+
+    @property
+    def stage(self) -> str:
+        """Stage of kernels by which the backend is chosen."""
+        return str(self.leading.stage)
+
+    @property
+    def lacking(self) -> str:
+        """Part of the leading problem that has no CUDA kernel; empty: none."""
+        return str(self.leading.lacking)
+
+    @property
+    def least_tile(self) -> int:
+        """Cells a side that a tile must have."""
+        return int(self.leading.least_tile)
+
     @abstractmethod
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages in turn."""

@@ -152,9 +152,9 @@ class FlowOfHeights(StagedProblem):
         return self.flow.name
 
     @property
-    def stage(self) -> str:
-        """Stage of kernels by which the backend is chosen."""
-        return self.flow.stage
+    def leading(self) -> Directions | Angles | Accumulation | SplitAccumulation:
+        """The problem of the last stage."""
+        return self.flow
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -168,9 +168,10 @@ class FlowOfHeights(StagedProblem):
             return tuple(found)
         (direction,) = self.routing.directions.outputs
         found[-1] = replace(found[-1], name=direction.name, between=True)
-        flow, surface = on_backend(self.flow, self.backend), tuple[str, ...]()
+        flow = on_backend(self.flow, self.backend)
+        reads = [direction.name, *([WEIGHTS] if self.weighted else [])]
         # angles, and water that splits, depend on the heights of the surface too
         if not isinstance(flow, Accumulation):
-            flow, surface = replace(flow, nodata=self.routing.nodata), (self.routing.surface,)
-        weights = (WEIGHTS,) if self.weighted else ()
-        return *found, Stage(flow, (*surface, direction.name, *weights))
+            flow = replace(flow, nodata=self.routing.nodata)
+            reads.insert(0, self.routing.surface)
+        return *found, Stage(flow, tuple(reads))

@@ -140,19 +140,9 @@ class RegionNetwork(StagedProblem):
     outputs: ClassVar[tuple[Variable, ...]] = ()
 
     @property
-    def stage(self) -> str:
-        """Stage of kernels by which the backend is chosen: that of the distances."""
-        return self.distances.stage
-
-    @property
-    def lacking(self) -> str:
-        """The cost model, if it has no CUDA kernel."""
-        return self.distances.lacking
-
-    @property
-    def least_tile(self) -> int:
-        """Cells a side that a tile must have."""
-        return self.distances.least_tile
+    def leading(self) -> DistanceAndAllocation:
+        """The problem of the distances."""
+        return self.distances
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -42,28 +42,15 @@ class StrongSources(StagedProblem):
     name = "cost-distance"
 
     @property
-    def stage(self) -> str:
-        """Stage of kernels by which the backend is chosen."""
-        stage: str = self.problems[0].stage
-        return stage
-
-    @property
-    def lacking(self) -> str:
-        """The cost model, if it has no CUDA kernel."""
-        lacking: str = self.problems[0].lacking
-        return lacking
-
-    @property
-    def least_tile(self) -> int:
-        """Cells a side that a tile must have."""
-        least: int = self.problems[0].least_tile
-        return least
+    def leading(self) -> Any:
+        """The problem of the first run, which differs from the others in its sources alone."""
+        return self.problems[0]
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the input rasters, which all runs read."""
-        first = self.problems[0]
-        return tuple(getattr(first, "distance", first).nodata)
+        inputs: tuple[str, ...] = self.leading.inputs
+        return inputs
 
     @property
     def known_attributes(self) -> dict[str, Any]:

@@ -174,6 +174,7 @@ def test_different_values_are_different_facts(one: Any, other: Any) -> None:
 def test_a_nan_is_one_fact_and_a_backend_is_none() -> None:
     nan = np.frombuffer(b"\x01\x00\x00\x00\x00\x00\xf8\x7f")[0]
     assert facts_of(float(nan)) == facts_of(float("nan"))
+    assert facts_of(np.float64(0.1)) == facts_of(0.1)
     problem = Facts(np.arange(3))
     assert problem.identity() == on_backend(problem, "cuda").identity()
 

@@ -304,7 +304,10 @@ def test_extracts_of_openstreetmap(tmp_path: Path) -> None:
     with pytest.raises(og.InputError, match="no way with a tag 'highway'"):
         og.roads(tmp_path / "none.osm", like=raster)
     (tmp_path / "junk.osm.pbf").write_bytes(b"junk")
-    for name, message in (("junk.osm.pbf", "no extract of OpenStreetMap"), ("a.osm", "not exist")):
+    for name, message in (
+        ("junk.osm.pbf", "not an extract of OpenStreetMap"),
+        ("a.osm", "not exist"),
+    ):
         with pytest.raises(og.InputError, match=message):
             og.roads(tmp_path / name, like=raster)
 

@@ -641,7 +641,7 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             _text,
             {},
-            r"no raster that could be read; tried rasterio .*; xarray .*GeoTIFF",
+            r"not a raster that can be read; tried rasterio .*; xarray .*GeoTIFF",
             id="a file that is no raster",
         ),
         pytest.param(lambda f: f, {}, r"tried xarray .*; rasterio ", id="a folder of other things"),

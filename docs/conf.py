@@ -48,6 +48,8 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # members are described once, by their own docstrings
 napoleon_attr_annotations = False
+napoleon_use_param = False  # each section of parameters keeps its heading
+napoleon_custom_sections = [("Sources", "params_style"), ("Steps", "params_style")]
 toc_object_entries = False
 
 sphinx_gallery_conf = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orograph as og
-from orograph.distance.arguments import COSTS
+from orograph.costs.surface import COSTS
 
 
 def first_raster(friction: Any, elevation: Any, cost: str) -> tuple[Any, dict[str, Any]]:

@@ -21,6 +21,7 @@ from programs import run_program
 
 import orograph
 from orograph.cli.main import _parser
+from orograph.operations.operation import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
@@ -264,12 +265,13 @@ def test_docstring_is_complete(name: str) -> None:
         assert not bare, f"{name}: without a docstring: {', '.join(bare)}"
         return
 
-    listed = section(docstring, "Parameters") or ""
+    sections = {"Parameters", *(group.heading for group in GROUPS if group.heading)}
+    listed = "".join(section(docstring, title) or "" for title in sections)
     titles = re.findall(r"^(\S[^:\n]*?)(?: *:.*)?$", listed, re.MULTILINE)
     documented = {part.strip().lstrip("*") for title in titles for part in title.split(",")}
     signature = inspect.signature(thing)
     assert documented == set(signature.parameters), f"{name}: other parameters than its own"
-    for title in ("Parameters", "Raises"):
+    for title in (*sections, "Raises"):
         undescribed = re.findall(
             r"^(\S.*)\n(?!    \S)", section(docstring, title) or "", re.MULTILINE
         )

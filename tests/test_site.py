@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,3 +106,11 @@ def test_every_public_name_has_a_page_with_its_docstring(site: Path) -> None:
     for name in orograph.__all__:
         text = (site / f"generated/orograph.{name}.html").read_text(encoding="utf-8")
         assert f'id="orograph.{name}"' in text, f"{name}: its page does not describe it"
+
+
+def test_parameters_stand_under_headings_with_the_options_of_the_run_folded(site: Path) -> None:
+    text = (site / "generated/orograph.cost_distance.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<dt[^>]*>(.*?)<span class=\"colon\">:", text)
+    assert headings[:4] == ["Parameters", "Sources", "Steps", "Other Parameters"]
+    folded = text.partition("<details><summary>Options of the run</summary>")[2]
+    assert "<strong>tile</strong>" in folded.partition("</details>")[0]

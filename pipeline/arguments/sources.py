@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from orograph.arguments.grids import check_same_grid
+from orograph.arguments.keywords import Keywords
 from orograph.arguments.source_costs import (
     ByLabel,
-    PerSource,
     Strength,
     check_labels,
     check_runs,
     strengths_by_label,
     strengths_of_points,
 )
-from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
+from orograph.tiles.arguments import as_plain, check_choice, check_flag, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
@@ -47,6 +47,72 @@ MOST_LABELS = 1000
 """Greatest number of labels of sources that a result lists."""
 OUTSIDE = ("error", "skip")
 SKIP = "pass outside='skip' to go on without them"
+
+
+class PlaceOptions(TypedDict, total=False):
+    """Keywords that tell where sources lie, and what they are called."""
+
+    source_values: Sequence[float] | None
+    label: str | None
+    all_touched: bool
+    snap: SnapLike
+
+
+class SourceOptions(PlaceOptions, total=False):
+    """Keywords of sources.
+
+    source_values : sequence of float, optional
+        Raster values (by default all but 0) or labels of lines and areas (all) that are sources.
+    label : str, optional
+        Column of a vector layer that holds the labels of its geometries: integers, or names, which
+        are numbered from 0 as they first occur and listed in the attribute ``source_names``.
+    all_touched : bool
+        Include all cells that areas touch.
+    initial_cost : float, sequence of float, or mapping of int to float
+        Cost at the sources: one number, one number for each point, or a dict by label; labels
+        missing from the dict start at 0.
+    source_cost : mapping of str to float, str, sequence or mapping, optional
+        How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
+        ``"maximum"``, where its paths end, initial cost included. Each is one number, one for each
+        point, a dict by label, or the name of a column. See the notes of `cost_distance`.
+    snap : bool, int or str
+        Move points and ends of links on nodata to the nearest valid cell: True within 10 cells, or
+        within a number of cells, or within a length such as ``"300 m"``. The attribute
+        ``snap_distances`` tells how far each of up to 1000 points lies from the cell it was moved
+        to, in metres (without a CRS in the unit of the coordinates), 0 if it was not.
+    outside : {"error", "skip"}
+        Refuse points and geometries outside the raster, or skip them. The attribute
+        ``sources_outside`` counts the skipped ones; the labels of the others do not change.
+    """
+
+    initial_cost: float | Sequence[float] | Mapping[int, float]
+    source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None
+    outside: str
+
+
+@dataclass(frozen=True)
+class SourceSpec(Keywords):
+    """Given keywords about sources; see `SourceOptions`.
+
+    Raises
+    ------
+    InputError
+        If ``outside`` is not a choice.
+    """
+
+    heading = "Sources"
+    documented = SourceOptions
+
+    source_values: Sequence[float] | None = None
+    label: str | None = None
+    all_touched: bool = False
+    initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0
+    source_cost: Mapping[str, Any] | None = None
+    snap: SnapLike = False
+    outside: str = "error"
+
+    def __post_init__(self) -> None:
+        check_choice("outside", self.outside, OUTSIDE)
 
 
 @dataclass(frozen=True)
@@ -199,18 +265,19 @@ class Origin(NamedTuple):
 
 
 def read_columns(
-    sources: SourcesLike, label: str | None, source_cost: Mapping[str, Any] | None, name: str
-) -> tuple[SourcesLike, Mapping[str, Any] | None]:
+    sources: SourcesLike, given: SourceSpec, name: str
+) -> tuple[SourcesLike, SourceSpec]:
     """Replace columns of a vector layer that ``source_cost`` names by the numbers in them.
 
-    Return the sources, read if there are such columns, and the parts: of points lists with a number
-    for each, of lines and areas dicts by label.
+    Return the sources, read if there are such columns, and the keywords, whose ``source_cost`` then
+    has of points lists with a number for each, of lines and areas dicts by label.
     """
+    source_cost, label = given.source_cost, given.label
     if not isinstance(source_cost, Mapping):
-        return sources, source_cost
+        return sources, given
     columns = {k: v for k, v in source_cost.items() if isinstance(v, str)}
     if not columns:
-        return sources, source_cost
+        return sources, given
     layer, found = read_layer(sources, name), dict(source_cost)
     if layer is None:
         key, column = next(iter(columns.items()))
@@ -240,37 +307,45 @@ def read_columns(
                     f"source_cost: {key}: column {shown(column)} holds both {shown(value)} and "
                     f"{shown(by_label[own])} for the label {own}; give it one number"
                 )
-    return layer, found
+    return layer, replace(given, source_cost=found)
 
 
 def parse_sources(
     sources: SourcesLike,
     first: Raster,
-    initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: SnapLike,
-    source_values: Sequence[float] | None,
+    given: SourceSpec,
+    *,
     barriers: str = "nodata",
-    label: str | None = None,
-    all_touched: bool = False,
     name: str = "sources",
-    outside: str | None = None,
-    source_cost: Mapping[str, PerSource] | None = None,
+    skips: bool = True,
 ) -> Origin:
     """Parse sources into single cells, or into a raster that is read tile by tile.
 
-    ``barriers`` says what the cells are on which no source may lie, and ``name`` what the argument
-    is called, for the message. ``outside`` is ``"skip"`` to leave out what lies outside the grid,
-    ``"error"`` to say that this is possible; None: it is not. ``source_cost`` is as
-    `parse_source_cost` returns it.
+    Parameters
+    ----------
+    sources
+    first
+        Raster on whose valid cells they must lie.
+    given
+        What was given about them, with ``source_cost`` as `parse_source_cost` returns it.
+    barriers
+        What the other cells are called in errors.
+    name
+        Name of the argument ``sources`` in errors.
+    skips
+        Whether the operation has the keyword ``outside``.
     """
+    initial_cost, snap = given.initial_cost, given.snap
+    outside = given.outside if skips else None
+    label, source_cost = given.label, given.source_cost
     by_label = initial_cost if isinstance(initial_cost, Mapping) else None
     starts = np.asarray(initial_cost if by_label is None else 0)
     # Integers stay integers, so that distances in integers are exact.
     starts = starts if starts.dtype.kind == "i" else starts.astype(np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
-    targets = parse_source_values(source_values)
-    all_touched = check_flag("all_touched", all_touched)
+    targets = parse_source_values(given.source_values)
+    all_touched = check_flag("all_touched", given.all_touched)
     layer = read_layer(sources, name)
     if layer is None and label is not None:
         raise InputError(
@@ -382,7 +457,8 @@ def geometries_inside(
 ) -> tuple[npt.NDArray[np.bool_], VectorLayer]:
     """Return a mask of the geometries that meet the grid, and the layer in the grid's CRS.
 
-    ``outside`` as `parse_sources` takes it.
+    ``outside`` is ``"skip"`` to leave out what lies outside the grid, ``"error"`` to say that this
+    is possible; None: it is not.
 
     Raises
     ------

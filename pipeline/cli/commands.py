@@ -16,7 +16,7 @@ from orograph.cli.distances import (
 )
 from orograph.cli.operations import Command, print_attributes
 from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
-from orograph.distance.arguments import SLOPES
+from orograph.costs.surface import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
 from orograph.results.costs import COST, TIME

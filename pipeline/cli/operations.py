@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.points import cells_or_length, read_points
+from orograph.execution.options import RunSpec
 
 if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
 
 Namespace = argparse.Namespace
 NUMBERS = {"int": int, "float": float}
+RUN = RunSpec.heading
 OUT = "Zarr store to write, or a file: .tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv"
 FLAGS = {
     "sources": ("--sources", "--point", "--source"),
@@ -101,11 +103,11 @@ class Command:
 
     def _add_option(
         self,
-        parser: argparse.ArgumentParser,
+        parser: argparse._ActionsContainer,
         parameter: Parameter,
         documented: Mapping[str, tuple[str, str]],
     ) -> None:
-        """Add a parameter of the operation to the parser of the command."""
+        """Add a parameter of the operation to a group of the command's options."""
         kind, text = documented[parameter.name]
         choices = self.choices.get(parameter.name)
         add_option(parser, parameter, kind, first_sentence(text), choices)
@@ -125,11 +127,20 @@ class Command:
             self._add_option(parser, parameter, documented)
         if self.out is not None:
             parser.add_argument("out", help=self.out)
+        sections = {
+            name: heading for heading, entries in self.operation.sections.items()
+            for name in entries
+        }  # fmt: skip
+        groups: dict[str, argparse._ActionsContainer] = {"": parser}
         for parameter in others:
             if parameter not in required:
-                self._add_option(parser, parameter, documented)
+                heading = sections.get(parameter.name, "")
+                if heading not in groups:
+                    title = "run" if heading == RUN else heading.lower()
+                    groups[heading] = parser.add_argument_group(title)
+                self._add_option(groups[heading], parameter, documented)
         if "client" in self.operation.options and self.only is None:
-            workers = parser.add_mutually_exclusive_group()
+            workers = groups.get(RUN, parser).add_mutually_exclusive_group()
             usual = "one thread for each core"
             if self.cluster:
                 usual += " up to 8192 x 8192 cells, else one worker for each core or GPU"
@@ -159,7 +170,7 @@ def entries_of(operation: og.Operation[..., Any]) -> dict[str, tuple[str, str]]:
     """
     doc = cleandoc(operation.__doc__ or "")
     found: dict[str, tuple[str, str]] = {}
-    (section,) = re.findall(r"^Parameters\n-+\n(.*?)\n\n\w+\n-+\n", doc, re.MULTILINE | re.DOTALL)
+    section = doc.partition("\nParameters\n-")[2].partition("\nReturns\n-")[0]
     for names, kind, text in re.findall(
         r"^(\w[\w, ]*?)(?: : (.*))?\n((?:    .*\n?)+)", section, re.MULTILINE
     ):
@@ -180,7 +191,7 @@ def first_sentence(text: str) -> str:
 
 
 def add_option(
-    parser: argparse.ArgumentParser,
+    parser: argparse._ActionsContainer,
     parameter: Parameter,
     kind: str,
     text: str,

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.arguments.barriers import BarriersLike
 from orograph.arguments.source_costs import Strength, parse_source_cost
 from orograph.arguments.sources import (
-    OUTSIDE,
     Origin,
+    SourceOptions,
     Sources,
     SourcesLike,
+    SourceSpec,
     Targets,
     is_source,
     parse_sources,
     read_columns,
 )
-from orograph.costs.terrain_cost import TerrainCost
-from orograph.distance.allocation import source_labels
-from orograph.distance.arguments import (
+from orograph.arguments.steps import DTYPES, PathOptions, StepSpec
+from orograph.costs.checks import longest_step
+from orograph.costs.surface import (
     COSTS,
-    DTYPES,
     Surface,
     check_starts,
     check_whole_lengths,
     open_surface,
     open_terrain,
 )
-from orograph.distance.checks import longest_step
+from orograph.costs.terrain_cost import TerrainCost
+from orograph.distance.allocation import source_labels
 from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.links import BACK_LINK, link_table, parse_links
 from orograph.distance.problem import Distance
-from orograph.eikonal.job import EIKONAL, eikonal_job, refuse_eikonal
+from orograph.eikonal.job import EIKONAL, eikonal_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.relax.models import CostModel, friction_unit
 from orograph.kernels.shortest_path_tree.pair_code import code_of_run
@@ -45,11 +44,9 @@ from orograph.operations.operation import operation
 from orograph.results.costs import COST
 from orograph.source_runs.growth import Growth
 from orograph.source_runs.runs import StrongSources
-from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
-from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,28 +56,18 @@ if TYPE_CHECKING:
 OUTPUTS = (COST, "back_direction", "allocation")
 
 
+class DistanceOptions(SourceOptions, PathOptions, RunOptions, total=False):
+    """Keywords of distances along paths from sources."""
+
+
 @operation("orograph.distance.estimate:estimate_cost")
 def cost_distance(
     friction: RasterLike,
     sources: SourcesLike,
     *,
     cost: str | TerrainCost = "friction",
-    barriers: BarriersLike | None = None,
-    links: Graph | None = None,
-    travel: str = "from",
-    connectivity: int = 8,
-    max_cost: float = math.inf,
-    cell_size: float | tuple[float, float] | None = None,
-    source_values: Sequence[float] | None = None,
-    label: str | None = None,
-    all_touched: bool = False,
-    initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
-    source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None = None,
-    snap: SnapLike = False,
-    outside: str = "error",
-    dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
-    **options: Unpack[RunOptions],
+    **options: Unpack[DistanceOptions],
 ) -> Job[xr.Dataset]:
     """Return the least cost of a path to each cell from any of the sources.
 
@@ -106,54 +93,6 @@ def cost_distance(
         ``"absolute_difference"``: the difference of their heights, whatever the length.
         ``"eikonal"``: paths cross cells in any direction; see the notes. A `TerrainCost`: lengths
         along the ground and slope factors. For walking times see `walking_time`.
-    barriers : raster or vector layer, optional
-        Cells that no path may enter, except along links: cells of a raster that are not 0 or
-        nodata, or all cells that the lines and areas of a layer touch, so that no path slips by.
-    links : Graph, optional
-        Roads, bridges, ferries: edges between cells, as returned by `read_graph` or `roads`. A
-        vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
-        coordinates, its id is the number of the cell, counted row by row from 0. Weights are costs
-        and must not be negative. Edges can be used in both directions unless the graph is directed.
-    travel : {"from", "to"}
-        With directed links or costs: cost ``"from"`` the sources, or ``"to"`` them.
-    connectivity : {8, 4, 16}
-        Number of neighbours. 16 adds knight's moves, as ``r.cost -k`` does; such a step costs the
-        mean friction of four cells, its ends and the two between them, and any of them can block
-        it.
-    max_cost : float
-        Cells with a greater cost stay unreached; exact.
-    cell_size : float or (float, float), optional
-        Side of a cell, or (y, x) sides, in the unit of the CRS (metres if it is in degrees), in
-        place of those of the coordinates; 1 measures in cells. By default degrees become metres
-        along the ellipsoid of the CRS, row by row.
-    source_values : sequence of float, optional
-        Raster values (by default all but 0) or labels of lines and areas (all) that are sources.
-    label : str, optional
-        Column of a vector layer that holds the labels of its geometries: integers, or names, which
-        are numbered from 0 as they first occur and listed in the attribute ``source_names``.
-    all_touched : bool
-        Include all cells that areas touch.
-    initial_cost : float, sequence of float, or mapping of int to float
-        Cost at the sources: one number, one number for each point, or a dict by label; labels
-        missing from the dict start at 0.
-    source_cost : mapping of str to float, str, sequence or mapping, optional
-        How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
-        ``"maximum"``, where its paths end, initial cost included. Each is one number, one for each
-        point, a dict by label, or the name of a column. See the notes.
-    snap : bool, int or str
-        Move points and ends of links on nodata to the nearest valid cell: True within 10 cells, or
-        within a number of cells, or within a length such as ``"300 m"``. The attribute
-        ``snap_distances`` tells how far each of up to 1000 points lies from the cell it was moved
-        to, in metres (without a CRS in the unit of the coordinates), 0 if it was not.
-    outside : {"error", "skip"}
-        Refuse points and geometries outside the raster, or skip them. The attribute
-        ``sources_outside`` counts the skipped ones; the labels of the others do not change.
-    dtype : {"float64", "float32", "int64"}
-        Dtype of the costs; with ``"float32"`` steps are float32 too. ``"int64"`` is exact and needs
-        integers throughout: heights, weights of links, ``initial_cost`` and, with ``"friction"``,
-        lengths of steps, usually with ``cell_size=1`` and 4 neighbours. Frictions must be multiples
-        of 2 (of 4 with 16 neighbours), as a step costs the mean of two (four). Costs are limited to
-        2**60.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         Variables of the result; the cost is always included.
     **options
@@ -224,115 +163,63 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    spec = RunSpec(**options)
-    dtype = check_dtype("dtype", dtype, DTYPES)
+    steps, given = StepSpec.of(options), SourceSpec.of(options)
+    spec = RunSpec.of(options)
+    choice, barriers = spec.choice, steps.barriers
     if isinstance(cost, TerrainCost):
-        surface, model = open_terrain(friction, cost, spec.choice, barriers, cell_size)
+        surface = open_terrain(friction, cost, choice, barriers, steps.cell_size)
     elif check_choice("cost", cost, (*COSTS, EIKONAL)) == EIKONAL:
+        surface = open_surface(friction, CostModel("friction"), choice, barriers=barriers)
         outputs = check_outputs(outputs, OUTPUTS)
-        connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
-        refuse_eikonal(
-            connectivity=connectivity, links=links, outputs=outputs, source_cost=source_cost
-        )
-        check_choice("travel", travel, ("from", "to"))  # both ways cost the same
-        surface = open_surface(friction, "friction", spec.choice, barriers=barriers)
-        return eikonal_job(
-            surface.inputs,
-            surface.valid,
-            surface.impassable,
-            surface.lengths(cell_size),
-            sources,
-            spec,
-            dtype=dtype,
-            max_cost=check_number("max_cost", max_cost, 0),
-            source_values=source_values,
-            label=label,
-            all_touched=all_touched,
-            initial_cost=check_starts(initial_cost, np.dtype(dtype)),
-            snap=snap,
-            outside=check_choice("outside", outside, OUTSIDE),
-        )
+        return eikonal_job(surface, sources, steps, given, outputs, spec)
     else:
         model = CostModel(cost)
-        surface = open_surface(
-            friction, model.name, spec.choice, argument="friction", barriers=barriers
-        )
-    return distance_job(
-        surface,
-        model,
-        sources,
-        spec,
-        dtype=dtype,
-        links=links,
-        travel=travel,
-        connectivity=connectivity,
-        max_cost=max_cost,
-        cell_size=cell_size,
-        source_values=source_values,
-        label=label,
-        all_touched=all_touched,
-        initial_cost=initial_cost,
-        source_cost=source_cost,
-        snap=snap,
-        outside=check_choice("outside", outside, OUTSIDE),
-        outputs=outputs,
-    )
+        surface = open_surface(friction, model, choice, argument="friction", barriers=barriers)
+    return distance_job(surface, sources, DistanceSpec(steps, given, spec, outputs))
 
 
-def distance_job(
-    surface: Surface,
-    model: CostModel,
-    sources: SourcesLike,
-    spec: RunSpec,
-    *,
-    dtype: str,
-    links: Graph | None,
-    travel: str,
-    connectivity: int,
-    max_cost: float,
-    cell_size: float | tuple[float, float] | None,
-    source_values: Sequence[float] | None,
-    label: str | None,
-    all_touched: bool,
-    initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: SnapLike,
-    outside: str | None,
-    outputs: Sequence[str],
-    source_cost: Mapping[str, Any] | None = None,
-    name: str = "sources",
-    variable: str = COST,
-) -> RasterJob:
-    """Check the arguments of a distance operation and return its job.
+@dataclass(frozen=True)
+class DistanceSpec:
+    """Arguments of a distance operation beside its rasters and sources."""
 
-    The arguments are those of `cost_distance`, with ``travel`` in place of the model's ``reverse``.
-    ``name`` is what the operation calls its sources, ``variable`` its costs; ``outside`` is None if
-    it has no such argument.
-    """
-    cost, first = model.name, surface.first
-    reverse = check_choice("travel", travel, ("from", "to")) == "to"
-    connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
-    wanted = check_outputs(outputs, (variable, *OUTPUTS[1:]))
-    max_cost = check_number("max_cost", max_cost, 0)
-    lengths = surface.lengths(cell_size)
-    if np.dtype(dtype).kind == "i":
+    steps: StepSpec
+    sources: SourceSpec
+    run: RunSpec
+    outputs: Sequence[str]
+    variable: str = COST
+    """Variable of the result that has the costs."""
+    argument: str = "sources"
+    """Name of the operation's argument for its sources."""
+    skips: bool = True
+    """Whether the operation has the keyword ``outside``."""
+    dtypes: tuple[str, ...] = DTYPES
+    """Dtypes in which there are such distances."""
+
+
+def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) -> RasterJob:
+    """Check the arguments of a distance operation and return its job."""
+    steps, given, first = asked.steps, asked.sources, surface.first
+    cost, snap, variable = surface.model.name, given.snap, asked.variable
+    dtype = np.dtype(check_dtype("dtype", steps.dtype, asked.dtypes))
+    connectivity = check_choice("connectivity", steps.connectivity, (4, 8, 16))
+    wanted = check_outputs(asked.outputs, (variable, *OUTPUTS[1:]))
+    lengths = surface.lengths(steps.cell_size)
+    if dtype.kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-    sources, source_cost = read_columns(sources, label, source_cost, name)
-    strengths = parse_source_cost(source_cost, np.dtype(dtype))
-    starts = check_starts(initial_cost, np.dtype(dtype))
-    unit = friction_unit(cost, np.dtype(dtype), connectivity)
-    surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
+    sources, given = read_columns(sources, given, asked.argument)
+    starts = check_starts(given.initial_cost, dtype)
+    given = replace(
+        given, initial_cost=starts, source_cost=parse_source_cost(given.source_cost, dtype)
+    )
+    unit = friction_unit(cost, dtype, connectivity)
+    surface.check(dtype, longest_step(lengths, connectivity), unit)
     origin = parse_sources(
         sources,
         surface.valid,
-        starts,
-        snap,
-        source_values,
-        surface.impassable,
-        label=label,
-        all_touched=all_touched,
-        name=name,
-        outside=outside,
-        source_cost=strengths,
+        given,
+        barriers=surface.impassable,
+        name=asked.argument,
+        skips=asked.skips,
     )
     source_raster = origin.raster
     labels = None if origin.cells is None else origin.cells.labels
@@ -342,20 +229,20 @@ def distance_job(
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
-        labels = source_labels(values, rows, columns, whole, name)
-    traced = "back_direction" in wanted
-    joined = parse_links(links, surface.valid, np.dtype(dtype), reverse, snap, places=traced)
+        labels = source_labels(values, rows, columns, whole, asked.argument)
+    reverse, traced = steps.travel == "to", "back_direction" in wanted
+    joined = parse_links(steps.links, surface.valid, dtype, reverse, snap, places=traced)
     named = surface.inputs
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
     problem = Distance.on_rasters(
         named,
-        model._replace(reverse=reverse),
-        np.dtype(dtype),
+        surface.model._replace(reverse=reverse),
+        dtype,
         connectivity,
         lengths,
-        max_cost=max_cost,
+        max_cost=steps.max_cost,
         sources=origin.cells,
         targets=origin.targets,
         initial=0.0 if isinstance(starts, list) or source_raster is None else starts,
@@ -369,7 +256,7 @@ def distance_job(
         solved = _with_allocation(problem, wanted, labels, named, origin.notes)
     else:
         solved = _of_strengths(problem, wanted, labels, named, origin)
-    return raster_job(solved, rasters, spec, notes=origin.notes)
+    return raster_job(solved, rasters, asked.run, notes=origin.notes)
 
 
 def _of_strengths(

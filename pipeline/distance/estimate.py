@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from orograph.arguments.source_costs import count_runs
-from orograph.arguments.sources import SourcesLike, read_columns
+from orograph.arguments.sources import SourcesLike, SourceSpec, read_columns
+from orograph.arguments.steps import DTYPES
+from orograph.costs.surface import COSTS, SLOPES
 from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.allocation_on_gpu import pair_bytes_a_cell
-from orograph.distance.arguments import COSTS, DTYPES, SLOPES
 from orograph.distance.problem import gpu_bytes_a_cell
 from orograph.eikonal.job import EIKONAL
 from orograph.engines.frontier.field import cells_on_gpu, join_tiles
@@ -143,7 +144,8 @@ def _estimate_model(
     sources, source_cost, label = strengths
     if source_cost is None:
         return plan
-    runs = count_runs(read_columns(sources, label, source_cost, "sources")[1])
+    given = SourceSpec(label=label, source_cost=source_cost)
+    runs = count_runs(read_columns(sources, given, "sources")[1].source_cost)
     # Each run and each merge of two writes a set of rasters, of which the last is the result.
     # Runs that are compared by labels need an allocation, though it may not be wanted.
     beside = written + (ALLOCATION_OF_RUN if len(wanted) > 1 and "allocation" not in wanted else 0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack, cast
 
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
-from orograph.arguments.sources import OUTSIDE, SourcesLike, parse_sources
+from orograph.arguments.sources import PlaceOptions, SourcesLike, SourceSpec, parse_sources
 from orograph.distance.hops import Hops
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.job import raster_job
@@ -15,7 +14,6 @@ from orograph.tiles.arguments import check_choice, check_flag, check_integer, re
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
 from orograph.tiles.raster.raster import Raster, RasterLike
-from orograph.tiles.raster.snapping import SnapLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,6 +24,12 @@ if TYPE_CHECKING:
 MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 
 
+class HopOptions(PlaceOptions, RunOptions, total=False):
+    """Keywords of distances in steps."""
+
+    outside: str
+
+
 @operation("orograph.distance.estimate:estimate_hops", "orograph.graphs.estimate:estimate_hops")
 def hop_distance(
     mask: RasterLike | Graph,
@@ -34,13 +38,8 @@ def hop_distance(
     barriers: BarriersLike | None = None,
     connectivity: int = 8,
     max_hops: int | None = None,
-    source_values: Sequence[float] | None = None,
-    label: str | None = None,
-    all_touched: bool = False,
-    snap: SnapLike = False,
-    outside: str = "error",
     predecessors: bool = False,
-    **options: Unpack[RunOptions],
+    **options: Unpack[HopOptions],
 ) -> Job[xr.Dataset]:
     """Return the least number of steps from any source to each passable cell.
 
@@ -50,7 +49,7 @@ def hop_distance(
         Passable cells: those that are not 0 or nodata; shape (y, x).
     sources : raster, points or vector layer
         As for `cost_distance`.
-    barriers, source_values, label, all_touched, snap, outside
+    barriers : raster or vector layer, optional
         As for `cost_distance`.
     connectivity
     max_hops : int, optional
@@ -83,25 +82,18 @@ def hop_distance(
            [ 2,  3,  4]], dtype=int32)
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    outside = check_choice("outside", outside, OUTSIDE)
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
-    spec = RunSpec(**options)
+    given, spec = SourceSpec.of(options), RunSpec.of(options)
     if isinstance(mask, Graph):
         from orograph.graphs.hops import hops_job
 
         spec.refuse_of_rasters(
-            barriers=barriers is not None,
-            source_values=source_values is not None,
-            label=label is not None,
-            snap=bool(snap),
-            connectivity=connectivity != 8,
-            outside=outside != "error",
+            **given.changed(), barriers=barriers is not None, connectivity=connectivity != 8
         )
         return hops_job(mask, cast("VerticesLike", sources), max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
     raster = spec.open(mask, "mask")
-    what = "cells that are not passable"
     barred = parse_barriers(barriers, raster)
     passable: Raster = MaskRaster(raster)
     named = {"friction": raster}
@@ -109,17 +101,7 @@ def hop_distance(
         passable = ValidRaster(passable, (), barred)
         named[BARRIERS] = barred
     origin = parse_sources(
-        *(
-            cast("SourcesLike", sources),
-            passable,
-            0.0,
-            snap,
-            source_values,
-            what,
-            label,
-            all_touched,
-        ),
-        outside=outside,
+        cast("SourcesLike", sources), passable, given, barriers="cells that are not passable"
     )
     cells, source_raster, targets = origin.cells, origin.raster, origin.targets
     if source_raster is not None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import SourcesLike, parse_sources
+from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
+from orograph.arguments.steps import DTYPES, StepSpec
+from orograph.costs.surface import Surface, check_starts
 from orograph.eikonal.problem import Eikonal
 from orograph.execution.options import RunSpec
 from orograph.operations.job import raster_job
-from orograph.tiles.arguments import as_text
+from orograph.tiles.arguments import as_text, check_choice, check_dtype
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import ArrayRaster, Raster
-from orograph.tiles.raster.snapping import SnapLike
+from orograph.tiles.raster.raster import ArrayRaster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,14 +27,20 @@ if TYPE_CHECKING:
 EIKONAL = "eikonal"
 
 
-def refuse_eikonal(**given: object) -> None:
+def _refuse(steps: StepSpec, given: SourceSpec, outputs: tuple[str, ...]) -> None:
     """Raise InputError for arguments that distances in the plane do not have."""
-    usual = {"connectivity": 8, "links": None, "outputs": ("cost",), "source_cost": None}
-    for name, value in given.items():
-        if value is not usual[name] and value != usual[name]:
-            shown = "a graph" if name == "links" else repr(value)
+    connectivity = check_choice("connectivity", steps.connectivity, (4, 8, 16))
+    refused = {
+        "connectivity": connectivity != 8 and connectivity,
+        "links": steps.links is not None and "a graph",
+        "outputs": outputs != ("cost",) and outputs,
+        "source_cost": given.source_cost is not None and given.source_cost,
+    }
+    for name, value in refused.items():
+        if value is not False:
+            words = value if name == "links" else repr(value)
             raise InputError(
-                f"{name}: {shown} with cost='eikonal', which is without neighbours, links, back "
+                f"{name}: {words} with cost='eikonal', which is without neighbours, links, back "
                 "directions and strengths of sources; leave it out"
             )
 
@@ -56,54 +63,40 @@ def square_side(lengths: npt.NDArray[np.float64]) -> float:
 
 
 def eikonal_job(
-    named: Mapping[str, Raster],
-    valid: Raster,
-    impassable: str,
-    lengths: npt.NDArray[np.float64],
+    surface: Surface,
     sources: SourcesLike,
+    steps: StepSpec,
+    given: SourceSpec,
+    outputs: tuple[str, ...],
     spec: RunSpec,
-    *,
-    dtype: str,
-    max_cost: float,
-    source_values: Sequence[float] | None,
-    label: str | None,
-    all_touched: bool,
-    initial_cost: float | Sequence[float] | Mapping[int, float],
-    snap: SnapLike,
-    outside: str,
 ) -> Job[xr.Dataset]:
-    """Return the job of distances by the eikonal equation.
-
-    ``named`` are friction and, if there are any, barriers; ``valid`` and ``impassable`` are as of a
-    `Surface`. The others are as of `cost_distance`, checked.
-    """
-    if np.dtype(dtype).kind == "i":
-        raise InputError(f"dtype: {dtype!r} with cost='eikonal'; use a float, its costs are roots")
+    """Return the job of distances by the eikonal equation; the arguments are of `cost_distance`."""
+    _refuse(steps, given, outputs)
+    dtype = np.dtype(check_dtype("dtype", steps.dtype, DTYPES))
+    if dtype.kind == "i":
+        raise InputError(
+            f"dtype: {dtype.name!r} with cost='eikonal'; use a float, its costs are roots"
+        )
+    side = square_side(surface.lengths(steps.cell_size))
+    starts = check_starts(given.initial_cost, dtype)
     origin = parse_sources(
         sources,
-        valid,
-        initial_cost,
-        snap,
-        source_values,
-        impassable,
-        label=label,
-        all_touched=all_touched,
-        outside=outside,
+        surface.valid,
+        replace(given, initial_cost=starts),
+        barriers=surface.impassable,
     )
     cells, source_raster, targets = origin.cells, origin.raster, origin.targets
-    if source_raster is not None and initial_cost != 0.0:
+    if source_raster is not None and starts != 0.0:
         raise InputError(
             "initial_cost: with cost='eikonal' it is for points; leave it out with a raster, lines "
             "or areas"
         )
-    inputs = dict(named)
+    inputs = surface.inputs
     if source_raster is not None:
         inputs["sources"] = source_raster
     rasters = tuple(inputs.values())
     nodata = {name: raster.nodata for name, raster in inputs.items()}
-    of_result = np.dtype(dtype)
-    side = square_side(lengths)
-    problem = Eikonal(nodata, side, of_result, max_cost, cells, targets)
+    problem = Eikonal(nodata, side, dtype, steps.max_cost, cells, targets)
     if isinstance(rasters[0], ArrayRaster):
         whole = Window(0, 0, *rasters[0].shape)
         problem.check([rasters[0].read(whole)], whole)

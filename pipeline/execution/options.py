@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from orograph.arguments.keywords import Choice, RasterChoice
 from orograph.costs.places import PlaceRaster
 from orograph.execution.clusters import LateClient, check_client, current_client, pause_share
 from orograph.execution.settings import check_settings
@@ -29,7 +28,7 @@ from orograph.tiles.object_options import use_storage_options
 from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.from_zarr import is_icechunk
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.raster import CHOICE, ArrayRaster, Raster, RasterLike, open_raster
+from orograph.tiles.raster.raster import CHOICE, ArrayRaster, Raster
 from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.create import Layout
 
@@ -52,12 +51,9 @@ class WorkOptions(TypedDict, total=False):
     storage_options: Mapping[str, str | bool] | None
 
 
-class SearchOptions(WorkOptions, total=False):
+class SearchOptions(RasterChoice, WorkOptions, total=False):
     """Options of runs on a raster that store nothing."""
 
-    nodata: float | int | None
-    band: int | None
-    variable: str | None
     tile: int | None
     shard: int | None
 
@@ -94,16 +90,9 @@ class GraphOptions(BuildOptions, total=False):
     out: str | Path | Repository | None
 
 
-class RunOptions(GraphOptions, total=False):
+class RunOptions(RasterChoice, GraphOptions, total=False):
     """The options of a run on a raster.
 
-    nodata : float or int, optional
-        Nodata value of the first raster, in place of its own. NaN and infinite cells are nodata
-        too.
-    band : int, optional
-        Which band of the first raster to read, from 1, if it has several.
-    variable : str, optional
-        Which variable to read if the first raster is one of several in its dataset, file or store.
     tile : int, optional
         Side of a tile in cells; by default that of the stored input, else ``config["tile"]``. The
         result does not depend on it.
@@ -136,9 +125,6 @@ class RunOptions(GraphOptions, total=False):
         obstore's names; by default those of the environment. They are never stored.
     """
 
-    nodata: float | int | None
-    band: int | None
-    variable: str | None
     tile: int | None
     shard: int | None
 
@@ -154,22 +140,8 @@ class TableOptions(RunOptions, total=False):
     crs: CRSLike | str | None
 
 
-def option_help(options: type) -> dict[str, str]:
-    """Return the docstring entry of each option in a class of options.
-
-    Entries that the class does not describe come from `RunOptions`.
-    """
-    return entries_in(RunOptions.__doc__ or "") | entries_in(options.__doc__ or "")
-
-
-def entries_in(doc: str) -> dict[str, str]:
-    """Return the entries of parameters, or of exceptions, in a docstring by their names."""
-    found = re.findall(r"^\w+(?: : .*)?\n(?:    .*\n?)+", cleandoc(doc), re.MULTILINE)
-    return {entry.split(maxsplit=1)[0]: entry.rstrip() + "\n" for entry in found}
-
-
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(Choice):
     """The checked options of a run; see `RunOptions` for their meaning.
 
     Raises
@@ -178,9 +150,9 @@ class RunSpec:
         If an option, or the setting used as its default, cannot be used.
     """
 
-    nodata: float | int | None = None
-    band: int | None = None
-    variable: str | None = None
+    heading = "Other Parameters"
+    documented = RunOptions
+
     tile: int | None = None
     shard: int | None = None
     out: Location | Repository | None = None
@@ -234,15 +206,6 @@ class RunSpec:
         """The storage of the result, if it is a store or a file."""
         found: Any = self.out
         return None if is_icechunk(found) else found
-
-    @property
-    def choice(self) -> dict[str, Any]:
-        """The arguments of `open_raster` for the first raster of the run."""
-        return {**{name: getattr(self, name) for name in CHOICE}, "offers": CHOICE}
-
-    def open(self, raster: RasterLike, argument: str, usual: Sequence[str] = ()) -> Raster:
-        """Open the first raster of the run; ``usual`` as `open_raster` takes it."""
-        return open_raster(raster, argument=argument, usual=usual, **self.choice)
 
     def refuse_of_rasters(self, **given: bool) -> None:
         """Raise InputError if an argument is given that does not apply to graphs.

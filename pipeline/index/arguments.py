@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orograph.distance.arguments import (
+from orograph.arguments.keywords import Choice, RasterChoice
+from orograph.arguments.steps import (
     DTYPES,
+    SlopeOptions,
+    SlopeSpec,
+    StepOptions,
+    StepSpec,
+    WayOptions,
+)
+from orograph.costs.checks import longest_step
+from orograph.costs.surface import (
     check_whole_lengths,
     in_metres,
     model_coefficients,
     open_surface,
 )
-from orograph.distance.checks import longest_step
 from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance
+from orograph.execution.options import BuildOptions
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
 from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
@@ -29,12 +36,8 @@ from orograph.tiles.arguments import (
     shown,
 )
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.raster import CHOICE, Raster, RasterLike
+from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.raster.snapping import SnapLike
-
-if TYPE_CHECKING:
-    from orograph.arguments.barriers import BarriersLike
 
 BLOCK = 128
 LEVELS = 1
@@ -75,25 +78,21 @@ def check_form(
     return cost, connectivity, block, levels, dtype, sparsify
 
 
+class IndexOptions(SlopeOptions, WayOptions, StepOptions, RasterChoice, BuildOptions, total=False):
+    """Keywords of building an index."""
+
+
 def wanted_index(
     raster: RasterLike,
     *,
     cost: str = "friction",
-    friction: RasterLike | None = None,
-    coefficients: Mapping[str, float] | None = None,
-    barriers: BarriersLike | None = None,
-    connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,
-    dtype: str = "float64",
-    cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     sparsify: bool = False,
-    links: Graph | None = None,
     snap: SnapLike | None = False,
-    elevation_unit: str | None = None,
+    steps: StepSpec = StepSpec(),  # noqa: B008 (frozen)
+    slopes: SlopeSpec = SlopeSpec(),  # noqa: B008
+    choice: Choice = Choice(),  # noqa: B008
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
@@ -105,7 +104,7 @@ def wanted_index(
         If an argument is invalid.
     """
     cost, connectivity, block, levels, dtype, sparsify = check_form(
-        cost, connectivity, block, levels, dtype, sparsify
+        cost, steps.connectivity, block, levels, steps.dtype, sparsify
     )
     if MODELS[cost].further:
         names = ", ".join(MODELS[cost].further)
@@ -113,23 +112,24 @@ def wanted_index(
             f"cost: {cost!r} needs further rasters, {names}, which an index does not hold; use "
             "orograph.walking_time"
         )
-    choice = {"nodata": nodata, "band": band, "variable": variable, "offers": CHOICE}
-    surface = open_surface(raster, cost, choice, friction, argument="raster", barriers=barriers)
+    model = CostModel(cost, False, model_coefficients(cost, slopes.coefficients))
+    surface = open_surface(
+        raster, model, choice.choice, slopes.friction, argument="raster", barriers=steps.barriers
+    )
     first = surface.first
     if MODELS[cost].formula is not None:
-        surface = in_metres(surface, elevation_unit)
-    elif elevation_unit is not None:
+        surface = in_metres(surface, slopes.elevation_unit)
+    elif slopes.elevation_unit is not None:
         raise InputError(
-            f"elevation_unit: {shown(elevation_unit)}; only models of walking_time have heights "
-            f"with a unit, and the cost is {cost!r}: leave it out"
+            f"elevation_unit: {shown(slopes.elevation_unit)}; only models of walking_time have "
+            f"heights with a unit, and the cost is {cost!r}: leave it out"
         )
-    lengths = surface.lengths(cell_size)
+    lengths = surface.lengths(steps.cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
-    model = CostModel(cost, False, model_coefficients(cost, coefficients))
-    joined = parse_links(links, surface.valid, np.dtype(dtype), False, snap)
+    joined = parse_links(steps.links, surface.valid, np.dtype(dtype), False, snap)
     problem = Distance.on_rasters(
         surface.inputs, model, np.dtype(dtype), connectivity, lengths, links=joined
     )

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from orograph.arguments.places import Places, parse_places
 from orograph.arguments.sources import OUTSIDE, SourcesLike
+from orograph.arguments.steps import SlopeSpec, StepSpec
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
-from orograph.execution.options import BuildOptions, RunSpec, where_to_work
-from orograph.index.arguments import BLOCK, LEVELS, wanted_index
+from orograph.execution.options import RunSpec, where_to_work
+from orograph.index.arguments import BLOCK, LEVELS, IndexOptions, wanted_index
 from orograph.index.build import index_job
 from orograph.index.device import BlocksOnDevice
 from orograph.index.path import corridor_of, trace_in
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.arguments.barriers import BarriersLike
     from orograph.operations.job import Job
     from orograph.tiles.raster.points import PointsLike
     from orograph.tiles.raster.raster import RasterLike
@@ -146,23 +146,12 @@ class DistanceIndex:
         store: str | os.PathLike[str],
         *,
         cost: str = "friction",
-        friction: RasterLike | None = None,
-        coefficients: Mapping[str, float] | None = None,
-        barriers: BarriersLike | None = None,
-        connectivity: int = 8,
         block: int = BLOCK,
         levels: int = LEVELS,
-        dtype: str = "float64",
-        cell_size: float | tuple[float, float] | None = None,
-        nodata: float | int | None = None,
-        band: int | None = None,
-        variable: str | None = None,
         sparsify: bool = False,
-        links: Graph | None = None,
         snap: SnapLike = False,
-        elevation_unit: str | None = None,
         memory: int = MEMORY,
-        **options: Unpack[BuildOptions],
+        **options: Unpack[IndexOptions],
     ) -> Job[DistanceIndex]:
         """Build an index of a raster and write it to a store.
 
@@ -175,13 +164,9 @@ class DistanceIndex:
             Zarr store to write.
         cost : str
             A model of `cost_distance` or `walking_time`.
-        friction, coefficients
-            As of `walking_time`.
         barriers : raster or vector layer, optional
             As of `cost_distance`. The index holds their cells as nodata, so that `update` with new
             values takes barriers away.
-        cell_size, dtype, nodata, band, variable
-            As of `cost_distance`.
         connectivity : {8, 4}
             4 or 8.
         block : int
@@ -192,13 +177,9 @@ class DistanceIndex:
         sparsify : bool
             Leave out entries of matrices that are sums of two others, to the bit. Answers are the
             same; see the notes for what it saves and costs.
-        links : Graph, optional
-            Links between cells, as of `cost_distance`: roads, bridges, ferries.
         snap : bool, int or str
             Move ends of links that lie on nodata to the nearest valid cell: True within 10 cells,
             or a number of cells, or a length such as ``"300 m"``.
-        elevation_unit : {"m", "ft", "us-ft"}, optional
-            Unit of the heights that a model of `walking_time` takes, as there.
         memory : int
             Bytes of matrices that questions may keep in memory.
         **options
@@ -233,26 +214,18 @@ class DistanceIndex:
         memory = _check_memory(memory)
         target = open_storage(store, "store")
         check_extension("store", target)
-        spec = RunSpec(out=target, **options)
+        spec = RunSpec.of({**options, "out": target})
         parse_snap(snap, None)  # refuses None, with which links would not be looked at
         wanted = wanted_index(
             raster,
             cost=cost,
-            friction=friction,
-            coefficients=coefficients,
-            barriers=barriers,
-            connectivity=connectivity,
             block=block,
             levels=levels,
-            dtype=dtype,
-            cell_size=cell_size,
-            nodata=nodata,
-            band=band,
-            variable=variable,
             sparsify=sparsify,
-            links=links,
             snap=snap,
-            elevation_unit=elevation_unit,
+            steps=StepSpec.of(options),
+            slopes=SlopeSpec.of(options),
+            choice=spec,
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orograph.distance.arguments import first_raster
+from orograph.arguments.keywords import Choice
+from orograph.arguments.steps import SlopeSpec, StepSpec
+from orograph.costs.surface import first_raster
 from orograph.index.arguments import BLOCK, LEVELS, check_form, wanted_index
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS
@@ -84,20 +86,15 @@ def estimate_index(
     wanted = wanted_index(
         raster,
         cost=cost,
-        friction=friction,
-        coefficients=coefficients,
-        barriers=barriers,
-        connectivity=connectivity,
         block=block,
         levels=levels,
-        dtype=dtype,
-        cell_size=cell_size,
-        nodata=nodata,
-        band=band,
-        variable=variable,
         sparsify=sparsify,
-        links=links,
         snap=None,
+        steps=StepSpec(
+            barriers, links, connectivity=connectivity, cell_size=cell_size, dtype=dtype
+        ),
+        slopes=SlopeSpec(None, friction, coefficients),
+        choice=Choice(nodata, band, variable),
     )
     read = [r.dtype.itemsize for r in wanted.rasters]
     cells = wanted.form.shape[0] * wanted.form.shape[1]

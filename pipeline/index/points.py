@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from orograph.arguments.sources import SourcesLike, is_source, parse_sources
+from orograph.arguments.sources import SourcesLike, SourceSpec, is_source, parse_sources
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import cluster_failures
 from orograph.execution.settings import thread_count
@@ -120,9 +120,8 @@ def cells_of_sources(
     They are those of `Origin.notes`.
     """
     first = store.rasters[0]
-    origin = parse_sources(
-        sources, first, 0.0, snap, None, all_touched=all_touched, outside=outside
-    )
+    given = SourceSpec(all_touched=all_touched, snap=snap, outside=outside)
+    origin = parse_sources(sources, first, given)
     points, raster, targets = origin.cells, origin.raster, origin.targets
     if points is not None:
         return np.stack([points.rows, points.columns], axis=1), origin.notes

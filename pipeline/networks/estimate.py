@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.distance.arguments import DTYPES
+from orograph.arguments.steps import DTYPES
 from orograph.distance.cost_distance import OUTPUTS
 from orograph.distance.estimate import OUTPUT_BYTES, estimate_cost
 from orograph.engines.map_overlap import part_side

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from orograph.distance.arguments import COSTS, DTYPES, open_surface
-from orograph.distance.cost_distance import OUTPUTS, distance_job
+from orograph.arguments.sources import PlaceOptions, SourceSpec
+from orograph.arguments.steps import ReachOptions, StepSpec
+from orograph.costs.surface import COSTS, open_surface
+from orograph.distance.cost_distance import OUTPUTS, DistanceSpec, distance_job
 from orograph.engines.stages import Stages
 from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.relax.models import MODELS, CostModel
@@ -15,8 +16,7 @@ from orograph.networks.crossings import RegionNetwork
 from orograph.operations.job import layer_job
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely
-from orograph.tiles.arguments import check_choice, check_dtype, check_number
-from orograph.tiles.raster.snapping import SnapLike
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ SYMMETRIC = tuple(name for name in COSTS if MODELS[name].symmetric)
 """The models of `cost_distance` whose paths cost the same both ways."""
 
 
+class NetworkOptions(PlaceOptions, ReachOptions, LayerOptions, total=False):
+    pass
+
+
+NetworkOptions.__doc__ = LayerOptions.__doc__  # of the layer that is written
+
+
 @operation("orograph.networks.estimate:estimate_network")
 def region_network(
     friction: RasterLike,
@@ -36,15 +43,7 @@ def region_network(
     *,
     connections: str = "mst",
     cost: str = "friction",
-    connectivity: int = 8,
-    max_cost: float = math.inf,
-    cell_size: float | tuple[float, float] | None = None,
-    source_values: Sequence[float] | None = None,
-    label: str | None = None,
-    all_touched: bool = False,
-    snap: SnapLike = False,
-    dtype: str = "float64",
-    **options: Unpack[LayerOptions],
+    **options: Unpack[NetworkOptions],
 ) -> Job[VectorLayer]:
     """Return the cheapest network of links between regions, or the links between neighbouring
     regions.
@@ -66,18 +65,9 @@ def region_network(
         region consists of the cells nearest to it.
     cost : {"friction", "absolute_difference"}
         Cost of a step, as for `cost_distance`: mean friction times length, or height difference.
-    connectivity : {8, 4, 16}
-        As for `cost_distance`.
     max_cost : float
         Links with a greater cost are left out; exact. Cells farther than half of it are not
         visited.
-    cell_size, source_values, label, all_touched
-        As for `cost_distance`.
-    snap : bool, int or str
-        Move points on nodata to the nearest valid cell: True within 10 cells, or within a number of
-        cells, or within a length such as ``"300 m"``.
-    dtype : {"float64", "float32", "int64"}
-        As for `cost_distance`.
     **options
 
     Returns
@@ -134,30 +124,15 @@ def region_network(
     """
     check_choice("connections", connections, CONNECTIONS)
     cost = check_choice("cost", cost, SYMMETRIC)
-    most = check_number("max_cost", max_cost, 0)
     check_shapely("region_network")
-    spec = RunSpec(**options)
-    distances = distance_job(
-        open_surface(friction, cost, spec.choice, argument="friction"),
-        CostModel(cost),
-        regions,
-        spec,
-        dtype=check_dtype("dtype", dtype, DTYPES),
-        links=None,
-        travel="from",
-        connectivity=connectivity,
-        # at a crossing both distances are at most half of what the link costs, but for rounding
-        max_cost=most / 2 * (1 + 1e-6),
-        cell_size=cell_size,
-        source_values=source_values,
-        label=label,
-        all_touched=all_touched,
-        initial_cost=0.0,
-        snap=snap,
-        outside=None,
-        outputs=OUTPUTS,
-        name="regions",
-    )
+    spec, steps = RunSpec.of(options), StepSpec.of(options)
+    most = steps.max_cost
+    # at a crossing both distances are at most half of what the link costs, but for rounding
+    steps = replace(steps, max_cost=most / 2 * (1 + 1e-6))
+    surface = open_surface(friction, CostModel(cost), spec.choice, argument="friction")
+    given = SourceSpec.of(options)
+    asked = DistanceSpec(steps, given, spec, OUTPUTS, argument="regions", skips=False)
+    distances = distance_job(surface, regions, asked)
     rasters, tree = distances.rasters, connections == "mst"
     network = RegionNetwork(distances.problem, distances.shape, tree, most)
 

@@ -1,17 +1,17 @@
 """Entries of docstrings that operations share.
 
 A line of names alone in the docstring of an operation, such as ``connectivity, snap``, stands for
-the entries of these names here, ``**options`` for those of the run's options. `Operation` puts them
-into its ``__doc__``.
+the entries of these names here, ``**options`` for those of the keywords that it shares with others,
+in sections of their own. `Operation` puts them into its ``__doc__``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from inspect import cleandoc
 
-from orograph.execution.options import entries_in
+from orograph.arguments.keywords import Keywords, entries_in
 
 SHARED = entries_in(
     """
@@ -39,14 +39,43 @@ SHARED = entries_in(
 )
 
 
-def whole_docstring(doc: str, options: Iterable[str]) -> str:
-    """Return a docstring with the shared entries, and those of options, in place of their names."""
-    entries = {**SHARED, "**options": "".join(options)}
+def keyword_sections(groups: Iterable[type[Keywords]], options: type) -> dict[str, dict[str, str]]:
+    """Return the entries of the keywords in a class of options, by section and by name.
+
+    What the docstring of the class says of a keyword replaces what that of its group says.
+    """
+    own, described = entries_in(options.__doc__ or ""), set()
+    sections: dict[str, dict[str, str]] = {}
+    for group in groups:
+        entries = entries_in(group.documented.__doc__ or "")
+        for name in group.defaults():
+            if name in options.__annotations__ and name not in described:
+                described.add(name)
+                section = sections.setdefault(group.heading, {})
+                section[name] = own.get(name) or entries[name]
+    return sections
+
+
+def whole_docstring(doc: str, sections: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a docstring with the shared entries in place of their names.
+
+    ``**options`` becomes the entries of ``sections``, except those that the docstring has itself.
+    """
+    doc = cleandoc(doc)
+    own = re.findall(r"^(\w[\w, ]*?)(?: : .*)?\n(?=    )", doc, re.MULTILINE)
+    described = {name for names in own for name in names.split(", ")}
+    text = ""
+    for heading, entries in sections.items():
+        more = [entry for name, entry in entries.items() if name not in described]
+        if more:
+            text += f"\n{heading}\n{'-' * len(heading)}\n" if heading else ""
+            text += "".join(more)
+    known = {**SHARED, "**options": text}
 
     def unfold(line: re.Match[str]) -> str:
         names = line[1].split(", ")
-        return "".join(entries[name] for name in names) if entries.keys() >= set(names) else line[0]
+        return "".join(known[name] for name in names) if known.keys() >= set(names) else line[0]
 
     # what a description follows has one of its own
     names = r"^([*\w]+(?:, \w+)*)(?:\n(?! )|\Z)"
-    return re.sub(names, unfold, cleandoc(doc), flags=re.MULTILINE)
+    return re.sub(names, unfold, doc, flags=re.MULTILINE)

@@ -14,12 +14,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from orograph.execution.options import RunSpec, option_help
-from orograph.operations.docstrings import whole_docstring
+from orograph.arguments.keywords import Choice
+from orograph.arguments.sources import SourceSpec
+from orograph.arguments.steps import SlopeSpec, StepSpec
+from orograph.execution.options import RunSpec
+from orograph.operations.docstrings import keyword_sections, whole_docstring
 from orograph.operations.launch import launch, launch_later
 from orograph.tiles import html
 from orograph.tiles.errors import InputError, own_errors
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from orograph.execution.run import Run
     from orograph.operations.job import Job
     from orograph.plans.plan import Plan
+
+GROUPS = SlopeSpec, Choice, SourceSpec, StepSpec, RunSpec
+"""Groups of keywords, in the order of signatures; a keyword is of the first that has it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +63,8 @@ class Operation(Generic[P, T]):
     ----------
     describe : callable
         Checks its arguments and returns the job; it starts nothing. The annotation of its last
-        parameter, ``**options: Unpack[RunOptions]``, determines which run options it accepts.
+        parameter, such as ``**options: Unpack[RunOptions]``, determines which keywords it takes
+        beside its own.
     estimate, estimate_graph : str, optional
         The functions that plan the run on a raster and on a `Graph`, as ``"module:function"``.
     given : tuple
@@ -89,10 +95,13 @@ class Operation(Generic[P, T]):
         signature = inspect.signature(describe)
         own = list(signature.parameters.values())
         options: list[inspect.Parameter] = []
-        entries: dict[str, str] = {}
+        self.sections: dict[str, dict[str, str]] = {}
+        """Entries of the docstring for the keywords that it shares, by section and by name."""
         if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
             taken = _options_taken(own.pop(), describe)
-            options, entries = _options_of(taken), option_help(taken)
+            shared, options = _keywords_of(taken)
+            own += shared
+            self.sections = keyword_sections(GROUPS, taken)
         self.own = own
         """The parameters without the options of a run."""
         self.options = tuple(option.name for option in options)
@@ -101,9 +110,7 @@ class Operation(Generic[P, T]):
             # A function that returns ``Job[T]`` becomes an operation that returns ``T``.
             return_annotation=str(signature.return_annotation)[len("Job[") : -1],
         )
-        self.__doc__ = whole_docstring(
-            describe.__doc__ or "", [entries[option] for option in self.options]
-        )
+        self.__doc__ = whole_docstring(describe.__doc__ or "", self.sections)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the operation, wait, and return its result."""
@@ -293,19 +300,26 @@ def _options_taken(keywords: inspect.Parameter, describe: Callable[..., Any]) ->
     return taken
 
 
-def _options_of(options: type) -> list[inspect.Parameter]:
-    """Return a keyword parameter for each run option in a class of options."""
+def _keywords_of(options: type) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """Return parameters for the keywords in a class of options: shared ones, and those of runs.
+
+    What is read of a raster counts among the latter, as it does in `RunSpec`.
+    """
     taken = options.__annotations__
-    return [
-        inspect.Parameter(
-            option.name,
+    found: dict[str, inspect.Parameter] = {
+        name: inspect.Parameter(
+            name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=option.default,
-            annotation=taken[option.name].__forward_arg__,
+            default=default,
+            annotation=taken[name].__forward_arg__,
         )
-        for option in fields(RunSpec)
-        if option.name in taken
-    ]
+        for group in GROUPS
+        for name, default in group.defaults().items()
+        if name in taken
+    }
+    of_runs = RunSpec.defaults()
+    shared = [keyword for name, keyword in found.items() if name not in of_runs]
+    return shared, [found[name] for name in of_runs if name in found]
 
 
 def _refuse_detach(verb: str, kwargs: Mapping[str, Any]) -> None:

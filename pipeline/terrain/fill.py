@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from orograph.arguments.sources import SourcesLike, parse_sources
+from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
@@ -101,7 +101,7 @@ def fill_depressions(
     raster = spec.open(elevation, "elevation")
     points, marked, targets = None, None, None
     if outlets is not None:
-        origin = parse_sources(outlets, raster, 0, False, None, name="outlets")
+        origin = parse_sources(outlets, raster, SourceSpec(), name="outlets", skips=False)
         points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
     problem = WaterLevel(

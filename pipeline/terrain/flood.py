@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from orograph.arguments.sources import SourcesLike, parse_sources
+from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
@@ -82,7 +82,7 @@ def flood_level(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
-    origin = parse_sources(sources, raster, 0, snap, None)
+    origin = parse_sources(sources, raster, SourceSpec(snap=snap), skips=False)
     points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
     dry = raster.nodata

@@ -17,8 +17,10 @@ import xarray as xr
 
 import orograph as og
 from orograph import typing
-from orograph.execution.options import RunOptions
+from orograph.arguments.keywords import Choice, entries_in
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.docstrings import SHARED, whole_docstring
+from orograph.operations.operation import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 GRID = np.arange(1.0, 13).reshape(3, 4)
@@ -82,14 +84,59 @@ def test_shared_entries_stand_for_names_alone() -> None:
     unknown, direction
     **options
     """
-    assert whole_docstring(doc, ["out : path\n    Where.\n"]) == (
+    assert whole_docstring(doc, {"": {"band": "band : int\n    Which.\n"}}) == (
         "Return it.\n\nParameters\n----------\n"
         f"{SHARED['connectivity']}{SHARED['snap']}"
         "codes, other\n    As for `peaks`.\n"
         f"{SHARED['codes']}"
         "unknown, direction\n"
-        "out : path\n    Where.\n"
+        "band : int\n    Which.\n"
     )
+
+
+def test_keywords_of_groups_stand_in_their_sections() -> None:
+    doc = """Return it.
+
+    Parameters
+    ----------
+    outputs : str
+        What.
+    snap : bool
+        Of its own.
+    **options
+
+    Returns
+    -------
+    """
+    sections = {
+        "": {"band": "band : int\n    Which.\n"},
+        "Sources": {"snap": "snap : int\n    Shared.\n", "label": "label : str\n    Name.\n"},
+        "Steps": {"outputs": "outputs : str\n    Shared.\n"},
+    }
+    assert whole_docstring(doc, sections) == (
+        "Return it.\n\nParameters\n----------\n"
+        "outputs : str\n    What.\nsnap : bool\n    Of its own.\nband : int\n    Which.\n"
+        "\nSources\n-------\nlabel : str\n    Name.\n"
+        "\nReturns\n-------"
+    )
+
+
+@every
+def test_each_keyword_is_described_once(operation: Any) -> None:
+    for name in inspect.signature(operation).parameters:
+        entries = re.findall(rf"^(?:\w+, )*{name}(?:, \w+)*(?: : .*)?$", operation.__doc__, re.M)
+        assert len(entries) == 1, name
+
+
+def test_the_keywords_of_a_group_are_the_fields_of_its_class() -> None:
+    for group in GROUPS:
+        described = entries_in(group.documented.__doc__)
+        inherited = set() if group is not RunSpec else set(Choice.defaults())
+        beyond = {"crs"} if group is RunSpec else set()  # of layers and tables
+        assert described.keys() == group.defaults().keys() - inherited - beyond
+        assert group.of({"tile": 64, "label": "name", "other": 1}).changed() == {
+            name: name in ("tile", "label") for name in group.defaults()
+        }
 
 
 def test_all_options_of_rasters_are_options_of_a_forest() -> None:

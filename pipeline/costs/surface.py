@@ -13,9 +13,9 @@ import numpy.typing as npt
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.source_costs import per_source
+from orograph.costs.checks import check_friction, check_heights
 from orograph.costs.places import LevelRaster, PlaceRaster, headings
 from orograph.costs.terrain_cost import HORIZONTAL, TerrainCost
-from orograph.distance.checks import check_friction, check_heights
 from orograph.kernels.relax.models import BARRIER, MODELS, NAMED, CostModel
 from orograph.kernels.relax.models.factors import ANGLES
 from orograph.tiles.arguments import check_number, shown
@@ -33,7 +33,6 @@ from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.scaled import scaled
 
-DTYPES = ("float64", "float32", "int64")
 COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
 """Names of the models that `cost_distance` takes as ``cost``."""
 SLOPES = tuple(name for name in NAMED if MODELS[name].formula is not None)
@@ -43,8 +42,9 @@ LARGEST = sys.float_info.max
 
 @dataclass(frozen=True)
 class Surface:
-    """The rasters that a cost model reads, such as friction and elevation."""
+    """A cost model and the rasters that it reads, such as friction and elevation."""
 
+    model: CostModel
     named: dict[str, Raster]
     """Rasters by name, such as ``"friction"``; the others must match the first."""
     barriers: Raster | None = None
@@ -104,7 +104,7 @@ def first_raster(cost: str) -> str:
 
 def open_surface(
     raster: RasterLike,
-    cost: str,
+    model: CostModel,
     choice: Mapping[str, Any],
     friction: RasterLike | None = None,
     rasters: Mapping[str, RasterLike] | None = None,
@@ -117,6 +117,7 @@ def open_surface(
     ----------
     raster
         What `first_raster` names.
+    model
     choice
         What `open_raster` takes for it, such as `RunSpec.choice`.
     friction
@@ -128,6 +129,7 @@ def open_surface(
     barriers
         Raster or vector layer of barriers; None: there are none.
     """
+    cost = model.name
     name = first_raster(cost)
     named = {name: open_raster(raster, argument=argument or name, **choice)}
     if friction is not None:
@@ -138,7 +140,7 @@ def open_surface(
         named[further] = open_raster(source, argument=further)
     for own, other in named.items():
         check_same_grid(own, other, named[name])
-    return Surface(named, parse_barriers(barriers, named[name]))
+    return Surface(model, named, parse_barriers(barriers, named[name]))
 
 
 def open_terrain(
@@ -147,8 +149,8 @@ def open_terrain(
     choice: Mapping[str, Any],
     barriers: BarriersLike | None,
     cell_size: float | tuple[float, float] | None,
-) -> tuple[Surface, CostModel]:
-    """Open friction and the rasters of a cost of terrain; return them and the cost model.
+) -> Surface:
+    """Open friction and the rasters of a cost of terrain.
 
     ``choice`` is what `open_raster` takes for the friction, such as `RunSpec.choice`.
     """
@@ -171,7 +173,7 @@ def open_terrain(
         # steps.
         coefficients = *coefficients[: ANGLES + 2 * rows], *terrain.horizontal, *of_steps
     model = CostModel(terrain.model, False, coefficients)
-    return Surface(named, parse_barriers(barriers, first)), model
+    return Surface(model, named, parse_barriers(barriers, first))
 
 
 def in_metres(surface: Surface, elevation_unit: str | None) -> Surface:

@@ -38,7 +38,7 @@ test-oldest: $(OLDEST)/.installed ## a part of the tests, on the oldest versions
 	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/python -m pytest $(PYTEST) \
 	tests/kernels/test_compiled.py tests/kernels/forest/test_tile.py \
 	tests/kernels/label/test_tile.py tests/kernels/minplus/test_product.py \
-	tests/kernels/relax/test_models.py tests/pipeline/execution/test_feedback.py
+	tests/kernels/relax/test_models.py tests/pipeline/run/test_feedback.py
 
 lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 	$(BIN)/ruff check

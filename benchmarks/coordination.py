@@ -54,11 +54,11 @@ from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.protocol import Visit
 from orograph.engines.frontier.worker import TILES_A_TASK, Written
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.engines.rooms import Rooms
-from orograph.execution.checkpoints import StoredCheckpoints
-from orograph.execution.context import RunContext
-from orograph.execution.jobs import shared
 from orograph.kernels.backends import get_backend
+from orograph.run.checkpoints import StoredCheckpoints
+from orograph.run.cluster.worker_loads import Rooms
+from orograph.run.context import RunContext
+from orograph.run.shared_data import shared
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.store.create import Variable

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import orograph as og
-from orograph.engines import executors
 from orograph.engines.frontier import driver as frontier
+from orograph.run.cluster import executors
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from relax_kernel import GRIDS
 from terrain import fractal, noise
 
 import orograph as og
-from orograph.costs.slope_factors import factor_coefficients
+from orograph.distance.costs.slope_factors import factor_coefficients
 from orograph.kernels import device as cuda
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile

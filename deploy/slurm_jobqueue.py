@@ -44,7 +44,7 @@ def main() -> None:
             security=True,
             shared_temp_directory=os.fspath(folder),
             scheduler_options={"dashboard_address": "127.0.0.1:0"},
-            worker_extra_args=["--no-dashboard", "--preload", "orograph.execution.workers"],
+            worker_extra_args=["--no-dashboard", "--preload", "orograph.run.cluster.workers"],
         ) as cluster,
         Client(cluster) as client,
     ):

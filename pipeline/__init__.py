@@ -13,7 +13,7 @@ import difflib
 import lazy_loader
 
 import orograph.accessor
-import orograph.execution.forked  # noqa: F401  (both register what they hold)
+import orograph.run.cluster.forked  # noqa: F401  (both register what they hold)
 from orograph._version import __version__  # noqa: F401
 
 _import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orograph as og
-from orograph.costs.surface import COSTS
+from orograph.distance.costs.surface import COSTS
 
 
 def first_raster(friction: Any, elevation: Any, cost: str) -> tuple[Any, dict[str, Any]]:

@@ -25,7 +25,7 @@ from programs import IMPORTED
 from quick import draw_fewer_examples, is_quick, mark_beside_diagonals
 from watched_raster import Gate
 
-from orograph.execution.settings import config
+from orograph.arguments.settings import config
 from orograph.tiles import local_storage, object_storage, patience
 from orograph.tiles.system import lock_descriptor
 
@@ -234,7 +234,7 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
     from orograph.kernels import device as cuda
 
     # imported meanwhile, these would keep the function that stands in for `missing_gpu`
-    for name in ("execution.backends", "execution.clusters", "operations.first_worker"):
+    for name in ("run.backends", "run.cluster.clusters", "run.cluster.first_worker"):
         import_module(f"orograph.{name}")
     if find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")

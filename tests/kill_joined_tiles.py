@@ -55,7 +55,7 @@ def run(name: str, source: Any, **options: Any) -> dict[str, Any]:
 def find_emulated_gpu() -> None:
     """Let this process and its children find a GPU for which few cells make several tiles."""
     # imported later, these would keep the function that stands in for `missing_gpu`
-    for name in ("execution.backends", "execution.clusters", "operations.first_worker"):
+    for name in ("run.backends", "run.cluster.clusters", "run.cluster.first_worker"):
         import_module(f"orograph.{name}")
     gpu: Any = Emulator("random", seed=1)
     device._gpu = lambda: gpu

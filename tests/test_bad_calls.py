@@ -902,7 +902,7 @@ def nothing_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
         raise AssertionError("it was accepted, and work has begun")
 
     for place in (
-        "orograph.execution.run.Run.__init__",
+        "orograph.run.run.Run.__init__",
         "orograph.index.distance_index.table_of",
         "orograph.index.distance_index.field_of",
         "orograph.index.distance_index.corridor_of",

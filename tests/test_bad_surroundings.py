@@ -50,7 +50,7 @@ def refused(message: str) -> Iterator[None]:
         def begun(*given: object, **named: object) -> None:
             raise AssertionError("a run has begun")
 
-        patch.setattr("orograph.execution.run.Run.__init__", begun)
+        patch.setattr("orograph.run.run.Run.__init__", begun)
         with pytest.raises(og.InputError, match=message) as caught:
             yield
         assert "\n" not in str(caught.value)

@@ -45,7 +45,7 @@ from watched_raster import (
 
 import orograph as og
 from orograph.forest import forest as forest_module
-from orograph.operations import session
+from orograph.run import session
 from orograph.tiles.grid.quadtree import Quadtree
 
 SHAPE = (70, 90)

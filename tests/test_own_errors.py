@@ -127,7 +127,7 @@ def test_exceptions_while_a_run_is_started(
     def fail(*given: object, **named: object) -> None:
         raise thrown
 
-    monkeypatch.setattr("orograph.operations.launch.Run", fail)
+    monkeypatch.setattr("orograph.run.launch.Run", fail)
     check(lambda: og.flow_direction(GRID), thrown)
 
 

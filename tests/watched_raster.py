@@ -26,7 +26,7 @@ from distributed import LocalCluster
 from programs import start_program
 
 import orograph as og
-from orograph.operations import session
+from orograph.run import session
 from orograph.tiles.format.frames import CellTarget
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.window import Window

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.at_once import at_once, map_at_once
+from orograph.tiles.concurrent_requests import at_once, map_at_once
 from orograph.tiles.errors import InputError
 from orograph.tiles.files import Part
 from orograph.tiles.object_options import StorageOptions, given_storage_options

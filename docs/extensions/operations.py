@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.ext.autodoc import FunctionDocumenter
 
 from orograph import Operation
-from orograph.execution.options import RunSpec
+from orograph.run.options import RunSpec
 
 
 class OperationDocumenter(FunctionDocumenter):

@@ -16,7 +16,7 @@ from orograph.cli.distances import (
 )
 from orograph.cli.operations import Command, print_attributes
 from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
-from orograph.costs.surface import SLOPES
+from orograph.distance.costs.surface import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
 from orograph.results.costs import COST, TIME
@@ -53,7 +53,7 @@ def _outputs_of(costs: str, options: argparse.Namespace) -> dict[str, Any]:
 
     Paths go down the costs of the eikonal equation, which has no back directions.
     """
-    from orograph.eikonal.job import EIKONAL
+    from orograph.distance.eikonal.job import EIKONAL
 
     alone = options.out.lower().endswith(GEOTIFF) or getattr(options, "cost", None) == EIKONAL
     return {"outputs": (costs,) if alone else (costs, "back_direction")}

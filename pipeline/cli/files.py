@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.distances import LAYER_CRS, RASTER_FILE, VECTOR_FILE, store_raster
-from orograph.costs.surface import COSTS, SLOPES
+from orograph.distance.costs.surface import COSTS, SLOPES
 from orograph.kernels.relax.models import NAMED
 from orograph.results.files import check_raster_target
 from orograph.road_links.roads import COSTS as ROAD_COSTS

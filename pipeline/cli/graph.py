@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.operations import Command
-from orograph.execution.options import GraphOptions
+from orograph.run.options import GraphOptions
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from orograph.cli.parser import (
     storage_options_in,
     without_secrets,
 )
-from orograph.execution.clusters import (
+from orograph.run.cluster.clusters import (
     INSTALL_DASHBOARD,
     MOST_WORKERS,
     LateClient,
     has_dashboard,
 )
-from orograph.execution.feedback import SECONDS_OF_SILENCE
+from orograph.run.feedback import SECONDS_OF_SILENCE
 from orograph.tiles.arguments import check_integer, check_path
 from orograph.tiles.object_options import use_storage_options
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.points import cells_or_length, read_points
-from orograph.execution.options import RunSpec
+from orograph.run.options import RunSpec
 
 if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands

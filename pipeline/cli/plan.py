@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.costs.surface import SLOPES
+from orograph.distance.costs.surface import SLOPES
 from orograph.kernels.relax.models import NAMED
 from orograph.operations.operation import public_operations
 from orograph.tiles.graph.store import is_graph

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.execution.feedback import duration
-from orograph.operations.detached import report_of
-from orograph.operations.workspace import read_report
+from orograph.run.detached import report_of
+from orograph.run.feedback import duration
+from orograph.run.workspace import read_report
 from orograph.tiles.open_storage import open_storage
 
 if TYPE_CHECKING:

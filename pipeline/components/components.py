@@ -28,15 +28,15 @@ import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import SweepProblem
 from orograph.engines.sweep_problems import Table
-from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.labels import CellLabels, EncodedLabels, Labels, RunLabels
 from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.stages import kernel
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import (
     check_choice,
     check_dtype,
@@ -56,7 +56,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 LABELS = Variable(

@@ -21,8 +21,9 @@ from orograph.arguments.sources import (
     read_columns,
 )
 from orograph.arguments.steps import DTYPES, PathOptions, StepSpec
-from orograph.costs.checks import longest_step
-from orograph.costs.surface import (
+from orograph.distance.allocation import source_labels
+from orograph.distance.costs.checks import longest_step
+from orograph.distance.costs.surface import (
     COSTS,
     Surface,
     check_starts,
@@ -30,20 +31,19 @@ from orograph.costs.surface import (
     open_surface,
     open_terrain,
 )
-from orograph.costs.terrain_cost import TerrainCost
-from orograph.distance.allocation import source_labels
+from orograph.distance.costs.terrain_cost import TerrainCost
 from orograph.distance.distance_and_allocation import DistanceAndAllocation
+from orograph.distance.eikonal.job import EIKONAL, eikonal_job
 from orograph.distance.links import BACK_LINK, link_table, parse_links
 from orograph.distance.problem import Distance
-from orograph.eikonal.job import EIKONAL, eikonal_job
-from orograph.execution.options import RunOptions, RunSpec
+from orograph.distance.strengths.growth import Growth
+from orograph.distance.strengths.runs import StrongSources
 from orograph.kernels.relax.models import CostModel, friction_unit
 from orograph.kernels.shortest_path_tree.pair_code import code_of_run
-from orograph.operations.job import RasterJob, raster_job
 from orograph.operations.operation import operation
 from orograph.results.costs import COST
-from orograph.source_runs.growth import Growth
-from orograph.source_runs.runs import StrongSources
+from orograph.run.job import RasterJob, raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
@@ -51,7 +51,7 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 OUTPUTS = (COST, "back_direction", "allocation")
 

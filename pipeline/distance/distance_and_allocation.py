@@ -11,9 +11,9 @@ from orograph.distance.allocation_on_gpu import AllocationOnGpu
 from orograph.distance.links import BACK_LINK, LINK_ENDS, link_table
 from orograph.distance.problem import Distance
 from orograph.engines.stages import Stage, StagedProblem, Stages
-from orograph.execution.run import ResultTable
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
+from orograph.run.run import ResultTable
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.store.create import Variable
 

@@ -11,16 +11,14 @@ import numpy as np
 from orograph.arguments.source_costs import count_runs
 from orograph.arguments.sources import SourcesLike, SourceSpec, read_columns
 from orograph.arguments.steps import DTYPES
-from orograph.costs.surface import COSTS, SLOPES
-from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.allocation_on_gpu import pair_bytes_a_cell
+from orograph.distance.costs.surface import COSTS, SLOPES
+from orograph.distance.costs.terrain_cost import TerrainCost
+from orograph.distance.eikonal.job import EIKONAL
 from orograph.distance.problem import gpu_bytes_a_cell
-from orograph.eikonal.job import EIKONAL
 from orograph.engines.frontier.field import cells_on_gpu, join_tiles
 from orograph.engines.parts import side_of_parts, threads_on
 from orograph.engines.tile_states import bytes_at_work
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import MODELS
 from orograph.plans.grid import Gpus, Grid, limit_of_process, limit_of_worker, room_to_keep
 from orograph.plans.plan import (
@@ -31,6 +29,8 @@ from orograph.plans.plan import (
     Plan,
 )
 from orograph.results.costs import COST, TIME
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.context import RunContext
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node

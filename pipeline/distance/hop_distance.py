@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Unpack, cast
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.sources import PlaceOptions, SourcesLike, SourceSpec, parse_sources
 from orograph.distance.hops import Hops
-from orograph.execution.options import RunOptions, RunSpec
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
@@ -18,7 +18,7 @@ from orograph.tiles.raster.raster import Raster, RasterLike
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells

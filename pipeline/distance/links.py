@@ -27,7 +27,7 @@ from orograph.tiles.raster.snapping import SnapLike, SnapRadius, parse_snap, sna
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
-    from orograph.execution.run import ResultTable
+    from orograph.run.run import ResultTable
 
 
 LINK_ENDS = "link_x", "link_y"

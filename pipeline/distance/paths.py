@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.places import Places, least_of_each, parse_places, values_at
+from orograph.distance.eikonal.job import EIKONAL
+from orograph.distance.eikonal.path import FieldReader, line_on_map
+from orograph.distance.strengths.attributes import SOURCE_RUNS
 from orograph.distance.trace import PathReader
-from orograph.eikonal.job import EIKONAL
-from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
 from orograph.results.costs import COST, cost_variable
 from orograph.results.names import name_labels
 from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
-from orograph.source_runs.attributes import SOURCE_RUNS
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from orograph.arguments.barriers import BARRIERS
 from orograph.arguments.sources import Sources, Targets, is_source
-from orograph.costs.checks import (
+from orograph.distance.costs.checks import (
     check_friction,
     check_heights,
     longest_step,

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import DTYPES, SlopeOptions, SlopeSpec, StepSpec
-from orograph.costs.surface import SLOPES, in_metres, model_coefficients, open_surface
 from orograph.distance.cost_distance import DistanceOptions, DistanceSpec, distance_job
-from orograph.execution.options import RunSpec
+from orograph.distance.costs.surface import SLOPES, in_metres, model_coefficients, open_surface
 from orograph.kernels.relax.models import CostModel
 from orograph.operations.operation import operation
 from orograph.results.costs import TIME
+from orograph.run.options import RunSpec
 from orograph.tiles.arguments import check_choice
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.arguments.sources import SourcesLike
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
     from orograph.tiles.raster.raster import RasterLike
 
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dask._task_spec import Task
 
-from orograph.engines.problem import ProblemFacts
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
-from orograph.engines.task_graph import Layers
-from orograph.execution.compute import compute_graphs
-from orograph.execution.context import RunContext, located
-from orograph.execution.feedback import Progress
-from orograph.execution.jobs import Handle, load
-from orograph.execution.run import Engine
-from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
+from orograph.run.cluster.compute import compute_graphs
+from orograph.run.cluster.task_graph import Layers
+from orograph.run.context import RunContext, located
+from orograph.run.feedback import Progress
+from orograph.run.monitor import begin_phase
+from orograph.run.problem import ProblemFacts
+from orograph.run.run import Engine
+from orograph.run.shared_data import Handle, load
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node

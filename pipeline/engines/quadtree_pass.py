@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from dask._task_spec import Task
 
 from orograph.engines.parts import read_cells, to_write
-from orograph.engines.problem import ProblemFacts
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
 from orograph.engines.sweep_problems import (
     FinishingInPlace,
@@ -45,15 +44,16 @@ from orograph.engines.sweep_problems import (
     Table,
     Tabulated,
 )
-from orograph.engines.task_graph import Key, Layers
-from orograph.execution.clusters import MOST_GPU_THREADS, memory_of_machine
-from orograph.execution.compute import compute_graphs
-from orograph.execution.context import RunContext, located
-from orograph.execution.feedback import Progress
-from orograph.execution.jobs import Handle, load
-from orograph.execution.run import Engine, ResultTable
-from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import Backend, get_backend
+from orograph.run.cluster.clusters import MOST_GPU_THREADS, memory_of_machine
+from orograph.run.cluster.compute import compute_graphs
+from orograph.run.cluster.task_graph import Key, Layers
+from orograph.run.context import RunContext, located
+from orograph.run.feedback import Progress
+from orograph.run.monitor import begin_phase
+from orograph.run.problem import ProblemFacts
+from orograph.run.run import Engine, ResultTable
+from orograph.run.shared_data import Handle, load
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Tree
@@ -100,7 +100,7 @@ class QuadtreePass(Engine):
     def run(self, client: Client | None, handle: Handle, cancelled: Event) -> dict[str, Any]:
         """Do both sweeps and return the attributes of the result.
 
-        Tasks carry ``handle``, see `orograph.execution.jobs`.
+        Tasks carry ``handle``, see `orograph.run.shared_data`.
         """
         graphs = self.sweep_graphs(handle)
         how = client, cancelled, TASKS_A_GRAPH

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from orograph.engines.problem import ProblemFacts
-from orograph.execution.checkpoints import StoredCheckpoints
-from orograph.execution.context import RunContext, written_raster
-from orograph.execution.feedback import Progress
-from orograph.execution.run import Engine, ResultTable
+from orograph.run.checkpoints import StoredCheckpoints
+from orograph.run.context import RunContext, written_raster
+from orograph.run.feedback import Progress
+from orograph.run.problem import ProblemFacts
+from orograph.run.run import Engine, ResultTable
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.metadata import read_metadata
 from orograph.tiles.raster.raster import Raster
@@ -30,7 +30,7 @@ from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
 
 LOG = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from itertools import islice, pairwise
 
 from dask._task_spec import Task, TaskRef
 
-from orograph.engines.task_graph import Key, Layers
-from orograph.execution.compute import Graph
+from orograph.run.cluster.compute import Graph
+from orograph.run.cluster.task_graph import Key, Layers
 from orograph.tiles.grid.quadtree import Node, Tree
 
 # write tasks whose messages may be ready beyond the last one that is done

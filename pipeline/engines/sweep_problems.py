@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from orograph.engines.problem import GridProblem
+from orograph.run.problem import GridProblem
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 

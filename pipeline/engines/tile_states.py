@@ -31,9 +31,9 @@ import numpy as np
 import psutil
 
 from orograph.engines.parts import parts_of, read_parts
-from orograph.execution.context import RunContext
-from orograph.execution.workers import return_freed_memory
 from orograph.kernels.backends import get_backend
+from orograph.run.cluster.workers import return_freed_memory
+from orograph.run.context import RunContext
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.cells import refuse_cell
+from orograph.flow.flow_problem import FlowProblem, refuse_circle
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import FlowProblem, refuse_circle
 from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import compile_kernels as compile_paths

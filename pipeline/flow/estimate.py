@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
-from orograph.breach.estimate import estimate_breach, estimate_map
 from orograph.distance.estimate import estimate_frontier
+from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
+from orograph.flow.breach.estimate import estimate_breach, estimate_map
 from orograph.flow.routing import DEPRESSIONS, FLATS, of_heights
 from orograph.kernels.flow.split import METHODS
 from orograph.plans.grid import Grid, limit_of_process, limit_of_worker

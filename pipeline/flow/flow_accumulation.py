@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from orograph.arguments.grids import check_same_grid
 from orograph.components.table import cell_areas
-from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
-from orograph.flow.reading import codes_of
+from orograph.flow.flow_problem import codes_of
 from orograph.flow.routing import FlowOfHeights, Routing, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.split import METHODS
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
@@ -21,7 +21,7 @@ from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 @operation("orograph.flow.estimate:estimate_accumulation")

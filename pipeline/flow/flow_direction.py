@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions
 from orograph.flow.routing import FlowOfHeights, Routing
 from orograph.kernels.flow.codes import ENCODINGS
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import RasterLike
@@ -18,7 +18,7 @@ from orograph.tiles.raster.raster import RasterLike
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 @operation("orograph.flow.estimate:estimate_direction")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from orograph.flow.reading import refuse_circle
+from orograph.flow.flow_problem import refuse_circle
 from orograph.kernels.flow.accumulate import exits_of
 from orograph.kernels.flow.codes import OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.route import OUTSIDE, follow, order_leaving

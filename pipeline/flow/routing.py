@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
-from orograph.breach.trenches import Trenches
-from orograph.engines.problem import on_backend
 from orograph.engines.stages import Stage, StagedProblem
 from orograph.flow.accumulation import Accumulation
 from orograph.flow.angles import Angles
+from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
+from orograph.flow.breach.trenches import Trenches
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
 from orograph.flow.split import SplitAccumulation
+from orograph.run.problem import on_backend
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, refuse_arguments, shown
 from orograph.tiles.errors import InputError

@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass, SweepProblem
-from orograph.execution.context import RunContext
-from orograph.execution.options import RunOptions, RunSpec
-from orograph.forest.turned import Turned
+from orograph.forest.orientation import Turned
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
@@ -31,10 +29,12 @@ from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.plans.grid import Gpus, Grid
 from orograph.plans.plan import Plan
+from orograph.run.context import RunContext
+from orograph.run.job import raster_job
+from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Columns
 from orograph.tiles.format.codec import stored
@@ -50,7 +50,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 EDGES = Variable(

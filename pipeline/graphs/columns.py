@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from orograph.engines.quadtree_pass import TableMaker
-from orograph.execution.run import ResultTable
+from orograph.run.run import ResultTable
 from orograph.tiles.arrays import Array
 from orograph.tiles.graph.graph import Graph
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
 from orograph.graphs.device.choice import choose_for_graph, in_parts, need_both_ways
@@ -17,6 +16,7 @@ from orograph.graphs.part_search import PartReader
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.components import graph_components, join_parts, number_components
+from orograph.run.options import RunSpec
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:

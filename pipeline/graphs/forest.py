@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
 from orograph.graphs.device.choice import choose_for_graph, in_parts, need_both_ways
 from orograph.graphs.device.rows import on_gpu
@@ -17,6 +16,7 @@ from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import mark_edges, spanning_forest
+from orograph.run.options import RunSpec
 from orograph.tiles.graph.graph import Graph
 
 

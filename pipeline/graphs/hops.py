@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.device.choice import choose_for_graph, in_parts
 from orograph.graphs.device.rows import on_gpu
@@ -19,6 +18,7 @@ from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
 from orograph.kernels.graph.hops import graph_between, graph_hops, level_predecessors
 from orograph.results.paths import LeastCostPath
+from orograph.run.options import RunSpec
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph, VerticesLike
 

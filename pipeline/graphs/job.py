@@ -20,14 +20,14 @@ from xarray.indexes import PandasIndex
 
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution.context import RunContext
-from orograph.execution.feedback import Progress
-from orograph.execution.options import RunSpec
-from orograph.execution.run import Engine, ResultTable
 from orograph.graphs.columns import Columns
 from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column
-from orograph.operations.job import DatasetJob, whole_columns
+from orograph.run.context import RunContext
+from orograph.run.feedback import Progress
+from orograph.run.job import DatasetJob, whole_columns
+from orograph.run.options import RunSpec
+from orograph.run.run import Engine, ResultTable
 from orograph.tiles.arrays import Array
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
@@ -40,7 +40,7 @@ from orograph.tiles.store.sink import ArraySink
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
     from orograph.tiles.storage import Storage
 
 PIECE = 2**24

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.options import GraphOptions, RunSpec
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.device.choice import choose_for_graph, in_parts
 from orograph.graphs.device.rows import on_gpu
@@ -34,6 +32,8 @@ from orograph.kernels.graph.spread import order_costs, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
+from orograph.run.backends import choose_backend
+from orograph.run.options import GraphOptions, RunSpec
 from orograph.tiles.arguments import check_flag, check_number
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError, NegativeCycle
@@ -43,7 +43,7 @@ from orograph.tiles.system import cores
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 MOST_COST = 2**60

@@ -15,8 +15,8 @@ from orograph.arguments.steps import (
     StepSpec,
     WayOptions,
 )
-from orograph.costs.checks import longest_step
-from orograph.costs.surface import (
+from orograph.distance.costs.checks import longest_step
+from orograph.distance.costs.surface import (
     check_whole_lengths,
     in_metres,
     model_coefficients,
@@ -24,10 +24,10 @@ from orograph.costs.surface import (
 )
 from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance
-from orograph.execution.options import BuildOptions
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
 from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
+from orograph.run.options import BuildOptions
 from orograph.tiles.arguments import (
     check_choice,
     check_dtype,

@@ -19,14 +19,6 @@ from dask._task_spec import Task
 from orograph.arguments.barriers import BARRIERS
 from orograph.distance.problem import Distance
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
-from orograph.engines.task_graph import Layers
-from orograph.execution import jobs
-from orograph.execution.compute import compute_graphs
-from orograph.execution.context import RunContext
-from orograph.execution.feedback import Progress
-from orograph.execution.options import RunSpec
-from orograph.execution.run import Engine
-from orograph.execution.watch import begin_phase
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, record_of, with_halo
 from orograph.index.format import Form
@@ -46,7 +38,15 @@ from orograph.kernels.boundary.propagate import (
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
 from orograph.kernels.stages import kernel
-from orograph.operations.job import Job
+from orograph.run import shared_data
+from orograph.run.cluster.compute import compute_graphs
+from orograph.run.cluster.task_graph import Layers
+from orograph.run.context import RunContext
+from orograph.run.feedback import Progress
+from orograph.run.job import Job
+from orograph.run.monitor import begin_phase
+from orograph.run.options import RunSpec
+from orograph.run.run import Engine
 from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
@@ -57,7 +57,7 @@ from orograph.tiles.store.sink import StoreSink
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ class Build(Engine):
 
 def _perform(handle: Handle, node: Node) -> None:
     """Execute one task of a build: the only function that Dask calls."""
-    build: Build = jobs.load(handle)
+    build: Build = shared_data.load(handle)
     with get_backend(build.backend).array_memory():
         build.task_shard(node)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from orograph.execution.settings import thread_count
+from orograph.arguments.settings import thread_count
 from orograph.index.query import Blocks, SourceBorder, Targets
 from orograph.kernels.boundary.propagate import MOVES, BlockParts, unreached
 from orograph.kernels.device import Device, memory_reported

@@ -17,10 +17,6 @@ import numpy.typing as npt
 from orograph.arguments.places import Places, parse_places
 from orograph.arguments.sources import OUTSIDE, SourcesLike
 from orograph.arguments.steps import SlopeSpec, StepSpec
-from orograph.execution.backends import choose_backend
-from orograph.execution.clusters import LateClient, check_client, current_client
-from orograph.execution.feedback import compilations
-from orograph.execution.options import RunSpec, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, IndexOptions, wanted_index
 from orograph.index.build import index_job
 from orograph.index.device import BlocksOnDevice
@@ -39,6 +35,10 @@ from orograph.kernels.backends import BACKENDS, may_use_numba, resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.results.paths import LeastCostPath
+from orograph.run.backends import choose_backend
+from orograph.run.cluster.clusters import LateClient, check_client, current_client
+from orograph.run.feedback import compilations
+from orograph.run.options import RunSpec, where_to_work
 from orograph.tiles import html
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, shown
 from orograph.tiles.convert.overlap import refuse_overlap
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
     from orograph.tiles.raster.points import PointsLike
     from orograph.tiles.raster.raster import RasterLike
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from orograph.arguments.keywords import Choice
 from orograph.arguments.steps import SlopeSpec, StepSpec
-from orograph.costs.surface import first_raster
+from orograph.distance.costs.surface import first_raster
 from orograph.index.arguments import BLOCK, LEVELS, check_form, wanted_index
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS

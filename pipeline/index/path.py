@@ -10,15 +10,15 @@ import numpy as np
 from orograph.arguments.sources import Sources
 from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.paths import least_cost_path
-from orograph.execution.options import RunSpec
 from orograph.index.costs import problem_of
 from orograph.index.links import links_within
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.propagate import unreached
-from orograph.operations.job import raster_job
-from orograph.operations.launch import launch
 from orograph.results.paths import LeastCostPath
+from orograph.run.job import raster_job
+from orograph.run.launch import launch
+from orograph.run.options import RunSpec
 from orograph.tiles.arrays import Indices
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window

@@ -13,11 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
+from orograph.arguments.settings import thread_count
 from orograph.arguments.sources import SourcesLike, SourceSpec, is_source, parse_sources
-from orograph.engines.task_graph import Layers
-from orograph.execution.compute import cluster_failures
-from orograph.execution.settings import thread_count
-from orograph.execution.watch import Watch
 from orograph.index.query import (
     GROUP,
     Blocks,
@@ -31,6 +28,9 @@ from orograph.index.query import (
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
+from orograph.run.cluster.compute import cluster_failures
+from orograph.run.cluster.task_graph import Layers
+from orograph.run.monitor import Watch
 from orograph.tiles.arrays import Array, Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window

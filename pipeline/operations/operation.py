@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from orograph.arguments.keywords import Choice
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import SlopeSpec, StepSpec
-from orograph.execution.options import RunSpec
 from orograph.operations.docstrings import keyword_sections, whole_docstring
-from orograph.operations.launch import launch, launch_later
+from orograph.run.launch import launch, launch_later
+from orograph.run.options import RunSpec
 from orograph.tiles import html
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.object_options import use_storage_options
@@ -30,9 +30,9 @@ from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.warn import without_warnings
 
 if TYPE_CHECKING:
-    from orograph.execution.run import Run
-    from orograph.operations.job import Job
     from orograph.plans.plan import Plan
+    from orograph.run.job import Job
+    from orograph.run.run import Run
 
 GROUPS = SlopeSpec, Choice, SourceSpec, StepSpec, RunSpec
 """Groups of keywords, in the order of signatures; a keyword is of the first that has it."""

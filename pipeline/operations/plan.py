@@ -17,10 +17,10 @@ from inspect import Parameter
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from orograph.execution.feedback import compilations
-from orograph.execution.settings import check_settings, thread_count
+from orograph.arguments.settings import check_settings, thread_count
 from orograph.plans.grid import Gpus, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
+from orograph.run.feedback import compilations
 from orograph.tiles.arguments import check_integer, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph

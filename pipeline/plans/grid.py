@@ -7,19 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from orograph.arguments.settings import setting, thread_count
 from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL, join_on_gpus
 from orograph.engines.sweep_graphs import level_of_tasks, levels_above
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.clusters import (
-    current_client,
-    memory_of_machine,
-    memory_of_worker,
-    pause_share,
-    threads_a_gpu,
-)
-from orograph.execution.context import RunContext
-from orograph.execution.options import run_layout
-from orograph.execution.settings import setting, thread_count
 from orograph.kernels.device import SHARE_OF_TILES
 from orograph.plans.plan import (
     CLIENT_BYTES,
@@ -34,6 +24,16 @@ from orograph.plans.plan import (
     bytes_of,
     size_of,
 )
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.cluster.clusters import (
+    current_client,
+    memory_of_machine,
+    memory_of_worker,
+    pause_share,
+    threads_a_gpu,
+)
+from orograph.run.context import RunContext
+from orograph.run.options import run_layout
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.clusters import memory_of_machine
-from orograph.execution.options import too_many_shards
+from orograph.run.cluster.clusters import memory_of_machine
+from orograph.run.options import too_many_shards
 from orograph.tiles import html
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError

@@ -13,8 +13,8 @@ from orograph.forest.edges import forest_lines
 from orograph.plotting.layers import LAYERS, MOST_CLASSES, PATHS, SOURCES, colour_areas
 from orograph.plotting.plot import MOST_PIXELS, move_points, read_result, units_of
 from orograph.plotting.rasters import Drawing, colour_raster, is_drawn_as_lines, lazily
-from orograph.plotting.reading import Extent, read_picture
 from orograph.plotting.relief import shadows
+from orograph.plotting.sampled_raster import Extent, read_picture
 from orograph.plotting.tables import read_marks
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown

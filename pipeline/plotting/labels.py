@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.plotting.colours import GREY, PALETTE, as_rgb, region_colours
-from orograph.plotting.reading import every
+from orograph.plotting.sampled_raster import every
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import report_missing
 from orograph.tiles.nodata import valid_cells

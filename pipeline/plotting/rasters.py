@@ -15,7 +15,7 @@ from orograph.plotting.colours import COMPASS, PALETTE, as_rgb, region_colours
 from orograph.plotting.frame import add_colorbar
 from orograph.plotting.labels import paint_regions
 from orograph.plotting.layers import PATHS, draw_layer, name_classes
-from orograph.plotting.reading import Extent, Picture, read_picture
+from orograph.plotting.sampled_raster import Extent, Picture, read_picture
 from orograph.results.names import name_labels
 from orograph.tiles.arrays import Array
 from orograph.tiles.raster.raster import Raster

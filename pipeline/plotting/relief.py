@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from orograph.plotting.reading import Picture, read_picture
+from orograph.plotting.sampled_raster import Picture, read_picture
 from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.raster.raster import Raster
 

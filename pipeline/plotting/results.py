@@ -20,8 +20,8 @@ from orograph.plotting.frame import (
 )
 from orograph.plotting.layers import draw_points
 from orograph.plotting.plot import plot
-from orograph.plotting.reading import read_picture
 from orograph.plotting.relief import draw_relief
+from orograph.plotting.sampled_raster import read_picture
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.grid.border import DIRECTION_STEPS
 from orograph.tiles.grid.orientation import Orientation

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
-from orograph.execution.options import LayerOptions, RunSpec
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.results.costs import COSTS
 from orograph.results.units import check_times, parse_unit, unit_scale
+from orograph.run.options import LayerOptions, RunSpec
 from orograph.tiles.arguments import as_text, check_flag, check_number, shown
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
@@ -25,7 +25,7 @@ from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 MOST_LEVELS = 254

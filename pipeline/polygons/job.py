@@ -10,9 +10,9 @@ import numpy as np
 
 from orograph.engines.map_overlap import LocalProblem, MapOverlap, part_side
 from orograph.engines.sweep_problems import Table
-from orograph.execution.context import RunContext
-from orograph.execution.options import RunSpec
-from orograph.operations.job import Job, layer_job
+from orograph.run.context import RunContext
+from orograph.run.job import Job, layer_job
+from orograph.run.options import RunSpec
 from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError, RunError, report_missing
 from orograph.tiles.grid.georeference import Georeference

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from orograph.engines.sweep_problems import Table
-from orograph.execution.options import LayerOptions, RunSpec
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
 from orograph.polygons.tracing import Rings, Tracing, join_tables
 from orograph.results.names import name_labels
+from orograph.run.options import LayerOptions, RunSpec
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 LABELS = ("allocation", "labels", "watershed", "depression", "link")

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.context import RunContext
-from orograph.execution.feedback import Progress
-from orograph.execution.options import RunSpec, SearchOptions
-from orograph.execution.run import Engine
-from orograph.execution.settings import setting
+from orograph.arguments.settings import setting
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
-from orograph.operations.job import Job, UnstoredJob, layout_of
 from orograph.operations.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.results.paths import LeastCostPath
+from orograph.run.backends import choose_backend
+from orograph.run.context import RunContext
+from orograph.run.feedback import Progress
+from orograph.run.job import Job, UnstoredJob, layout_of
+from orograph.run.options import RunSpec, SearchOptions
+from orograph.run.run import Engine
 from orograph.tiles import html
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
@@ -55,7 +55,7 @@ from orograph.tiles.vector.layer import VectorLayer, read_layer
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
 
 Cells = npt.NDArray[np.int64]
 

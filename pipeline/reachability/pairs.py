@@ -19,16 +19,16 @@ from orograph.components.components import (
     numbers,
 )
 from orograph.distance.hops import Hops
-from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.engines.tile_states import forget
-from orograph.execution import jobs
-from orograph.execution.context import RunContext
 from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import BidirectionalTasks, EndPair
+from orograph.run import shared_data
+from orograph.run.cluster.executors import executor
+from orograph.run.context import RunContext
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.orientation import NORTH_UP
 from orograph.tiles.grid.quadtree import Place
@@ -38,7 +38,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
 
 Cells = npt.NDArray[np.int64]
 
@@ -132,7 +132,7 @@ class Query:
 
 def search_pairs(handle: Handle, pairs: Sequence[int], share: int) -> Any:
     """Search for some pairs within one task and return their results."""
-    return jobs.load(handle).search(pairs, share)
+    return shared_data.load(handle).search(pairs, share)
 
 
 def search_all(
@@ -151,7 +151,7 @@ def search_all(
             (pair,) = pairs.tolist()
             run = query.tasks(pair)
             try:
-                with jobs.shared(run, client) as handle:
+                with shared_data.shared(run, client) as handle:
                     search = Search(run, workers, handle, cancelled)
                     found[pair] = search.find(query.hops, query.path)
             finally:
@@ -165,7 +165,7 @@ def search_all(
         many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(count, 1))))
         away: dict[Any, list[int]] = {}
         todo = pairs.tolist()
-        with jobs.shared(query, client) as handle:
+        with shared_data.shared(query, client) as handle:
             while todo or away:
                 for worker in workers.idle():
                     mine, todo = todo[:many], todo[many:]
@@ -221,7 +221,7 @@ def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> np
     problem = PointLabels(None, query.connectivity, 1, point_rows=rows, point_columns=columns)
     problem.compile_kernels([query.mask.dtype], several=True)
     run = QuadtreePass(problem, (query.mask,), query.context.part("components"))
-    with jobs.shared(run, client) as handle:
+    with shared_data.shared(run, client) as handle:
         run.run(client, handle, cancelled)
     labels = np.empty(rows.size, np.int64)
     for table in run.rows_of(run.shards):

@@ -30,9 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.distance.hops import PER_HOP
-from orograph.engines.executors import Executor, Ticket
 from orograph.engines.frontier.protocol import Border
-from orograph.engines.rooms import Rooms, Worker
 from orograph.reachability.tile import (
     BidirectionalTasks,
     BidirectionalVisit,
@@ -40,11 +38,13 @@ from orograph.reachability.tile import (
     VisitRequest,
     visit_tiles,
 )
+from orograph.run.cluster.executors import Executor, Ticket
+from orograph.run.cluster.worker_loads import Rooms, Worker
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 if TYPE_CHECKING:
-    from orograph.execution.jobs import Handle
+    from orograph.run.shared_data import Handle
 
 Tile = tuple[int, int]
 

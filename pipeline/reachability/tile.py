@@ -18,12 +18,12 @@ import numpy as np
 from orograph.distance.hops import PER_HOP, Hops
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.engines.tile_states import Tile, TileDefaults, TileStates
-from orograph.execution.context import RunContext
-from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.shortest_path_tree.backtrack import descend
+from orograph.run.context import RunContext
+from orograph.run.shared_data import Handle, load
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation

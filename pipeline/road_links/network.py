@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from orograph.kernels.graph.dijkstra import dijkstra
+from orograph.kernels.roads.access_paths import paths_through
 from orograph.kernels.roads.cut import Pieces
-from orograph.kernels.roads.through import paths_through
 from orograph.road_links.tags import BACKWARD, FORWARD
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError

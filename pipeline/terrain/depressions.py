@@ -12,14 +12,14 @@ import numpy.typing as npt
 from orograph.components.table import cell_areas
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
-from orograph.execution.options import RunSpec, TableOptions
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions as kernel
 from orograph.kernels.terrain import exact_sums
 from orograph.kernels.terrain.order import order_cells
-from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job, units_of
+from orograph.run.options import RunSpec, TableOptions
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     LeafState,
@@ -43,7 +43,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 TileState = tuple[LeafState, Array]
 LABELS = Variable(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
-from orograph.execution.options import RunOptions, RunSpec
-from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job, units_of
+from orograph.run.options import RunOptions, RunSpec
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
 from orograph.tiles.grid.orientation import NORTH_UP
@@ -20,7 +20,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 OUTPUTS = ("filled", "depth", "depression")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
-from orograph.execution.options import RunOptions, RunSpec
-from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job, units_of
+from orograph.run.options import RunOptions, RunSpec
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import RasterLike
@@ -19,7 +19,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 
 @operation("orograph.terrain.estimate:estimate_flood")

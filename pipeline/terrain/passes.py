@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
-from orograph.execution.feedback import Progress
-from orograph.execution.options import RunSpec, TableOptions
-from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
+from orograph.run.feedback import Progress
+from orograph.run.job import raster_job, units_of
+from orograph.run.options import RunSpec, TableOptions
+from orograph.run.run import ResultTable
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, places_of
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.arrays import Array, Integers
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.operations.job import Job
     from orograph.reachability.search import SearchResult
+    from orograph.run.job import Job
 
 
 Nothing = tuple[()]

@@ -10,13 +10,13 @@ import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.engines.sweep_problems import Table
-from orograph.execution.options import RunSpec, TableOptions
-from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.order import order_indices
-from orograph.operations.job import raster_job, units_of
 from orograph.operations.operation import operation
+from orograph.run.job import raster_job, units_of
+from orograph.run.options import RunSpec, TableOptions
+from orograph.run.run import ResultTable
 from orograph.terrain.basin_tree import (
     NO_LABELS,
     LeafState,
@@ -34,7 +34,7 @@ from orograph.tiles.raster.raster import RasterLike
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
 
 HEIGHTS = ("elevation", "col_elevation", "prominence")
 """Columns with the units of the elevation."""

@@ -28,7 +28,7 @@ from distributed.cli.dask_worker import main as dask_worker
 
 import orograph as og
 from orograph.cli.main import _parser, main
-from orograph.execution.clusters import CONFIG, QUIET
+from orograph.run.cluster.clusters import CONFIG, QUIET
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

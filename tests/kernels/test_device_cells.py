@@ -13,10 +13,10 @@ from cuda_on_cpu.emulator import Emulator
 import orograph as og
 from orograph.engines.parts import read_cells
 from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL
-from orograph.execution.clusters import MOST_GPU_THREADS
 from orograph.kernels.backends import get_backend
 from orograph.kernels.device import TILES_AT_ONCE
 from orograph.kernels.stages import kernel
+from orograph.run.cluster.clusters import MOST_GPU_THREADS
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster

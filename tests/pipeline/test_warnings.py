@@ -155,7 +155,7 @@ def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:
 def test_ground_that_was_not_filled_is_told_of_a_store(
     look: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orograph.drainage.height_above_drainage.LOOK", look)
+    monkeypatch.setattr("orograph.flow.drainage.height_above_drainage.LOOK", look)
     streams = accumulation() > 20
     text = rf"\d+ of {size} cells that were looked at lie below the stream .*fill_depressions"
     with pytest.warns(RuntimeWarning, match=text) as found:

@@ -17,7 +17,7 @@ from object_server import S3Server
 from scipy.sparse import coo_array
 
 import orograph as og
-from orograph.operations.workspace import IDENTITY, Looked
+from orograph.run.workspace import IDENTITY, Looked
 from orograph.tiles import object_storage
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.grid.window import Window
@@ -177,7 +177,7 @@ def test_a_run_that_another_has_forestalled_leaves_its_place_as_it_was(
     folder.claim()
     folder.put(IDENTITY, b"theirs")
     before = sorted(keys(out))
-    monkeypatch.setattr("orograph.operations.session.look_at", lambda *_: Looked(None, None, None))
+    monkeypatch.setattr("orograph.run.session.look_at", lambda *_: Looked(None, None, None))
     with pytest.raises(StoreExistsError, match="another run has begun to write"):
         og.minimum_spanning_forest(GRID, out=str(out), **OPTIONS)
     assert sorted(keys(out)) == before

@@ -22,8 +22,8 @@ from memory_storage import BUCKET, Killed, MemoryStorage
 
 import orograph as og
 from orograph.index.store import PENDING, IndexStore
-from orograph.operations import workspace
-from orograph.operations.workspace import Workspace
+from orograph.run import workspace
+from orograph.run.workspace import Workspace
 from orograph.tiles import local_storage
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
 from orograph.tiles.files import TEMPORARY

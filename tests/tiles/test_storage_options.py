@@ -21,7 +21,7 @@ from scipy.sparse import coo_array
 import orograph as og
 from orograph.cli.main import main
 from orograph.cli.parser import without_secrets
-from orograph.execution.options import RunSpec
+from orograph.run.options import RunSpec
 from orograph.tiles.errors import InputError
 from orograph.tiles.object_options import (
     AZURE,

@@ -17,7 +17,7 @@ import xarray as xr
 from lesser_system import take_away
 
 import orograph as og
-from orograph.execution.clusters import memory_of_machine
+from orograph.run.cluster.clusters import memory_of_machine
 from orograph.tiles import system
 from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.store import lease as leases

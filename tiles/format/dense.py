@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.at_once import map_at_once
+from orograph.tiles.concurrent_requests import map_at_once
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
 from orograph.tiles.format.checksums import check_stated, checksum_of_end
 from orograph.tiles.format.codec import MOST_RATIO, decompress, without_checksum

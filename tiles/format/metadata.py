@@ -21,7 +21,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.at_once import map_at_once
+from orograph.tiles.concurrent_requests import map_at_once
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.format.checksums import CHECKSUMS, decode_checksums
 from orograph.tiles.format.json_object import field, parse_object, whole_numbers

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from orograph.tiles.arguments import shown
-from orograph.tiles.at_once import at_once
+from orograph.tiles.concurrent_requests import at_once
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.format.codec import BITSHUFFLE, SHUFFLE, compress, with_checksum
 from orograph.tiles.format.json_object import jsonable

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from orograph.tiles.at_once import at_once, map_at_once
+from orograph.tiles.concurrent_requests import at_once, map_at_once
 from orograph.tiles.errors import RunError, StoreExistsError
 from orograph.tiles.files import is_token
 from orograph.tiles.format.checksums import CHECKSUMS, encode_checksums

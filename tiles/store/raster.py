@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.at_once import map_at_once
+from orograph.tiles.concurrent_requests import map_at_once
 from orograph.tiles.errors import (
     BackendError,
     DamagedChunkError,

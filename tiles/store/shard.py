@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arrays import empty
-from orograph.tiles.at_once import map_at_once
+from orograph.tiles.concurrent_requests import map_at_once
 from orograph.tiles.files import Part
 from orograph.tiles.format.checksums import check_stated, checksum_in, checksum_of_end
 from orograph.tiles.format.codec import (

@@ -22,7 +22,7 @@ from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 if TYPE_CHECKING:
     from orograph.engines.frontier.protocol import Border
-    from orograph.engines.rooms import Worker
+    from orograph.run.cluster.worker_loads import Worker
 
 Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""

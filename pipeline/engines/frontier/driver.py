@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orograph.engines.executors import Executor, Ticket, executor
 from orograph.engines.frontier import tile_map
 from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.bucket_width import BucketWidth
@@ -51,9 +50,10 @@ from orograph.engines.frontier.worker import (
     written_counts,
 )
 from orograph.engines.tile_states import Tile, forget
-from orograph.engines.turns import Turn
-from orograph.execution.feedback import Progress
-from orograph.execution.watch import begin_phase
+from orograph.run.cluster.executors import Executor, Ticket, executor
+from orograph.run.cluster.run_order import Turn
+from orograph.run.feedback import Progress
+from orograph.run.monitor import begin_phase
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -62,8 +62,8 @@ from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.engines.rooms import Worker
-    from orograph.execution.jobs import Handle
+    from orograph.run.cluster.worker_loads import Worker
+    from orograph.run.shared_data import Handle
 
 
 MOST_UNWRITTEN = 8

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from orograph.execution.context import RunContext
-from orograph.execution.settings import setting
+from orograph.arguments.settings import setting
 from orograph.kernels.vectors.lanes import LANES
+from orograph.run.context import RunContext
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.sink import ArraySink

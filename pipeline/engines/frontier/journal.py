@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.run.checkpoints import CheckpointStore
 from orograph.tiles.grid.quadtree import Node
 
 SECONDS_BETWEEN_ENTRIES = 0.2

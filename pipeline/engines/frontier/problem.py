@@ -12,10 +12,10 @@ import numpy as np
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import GPU_BYTES_A_CELL, join_tiles
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request
-from orograph.engines.problem import ProblemFacts
-from orograph.execution.context import RunContext
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.border import facing
+from orograph.run.context import RunContext
+from orograph.run.problem import ProblemFacts
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.problem import GridProblem
 from orograph.engines.tile_states import OnBackend, Packed, State, Tile, TileDefaults, TileProblem
 from orograph.kernels.backends import get_backend
+from orograph.run.problem import GridProblem
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Place
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orograph.engines.rooms import Worker
+    from orograph.run.cluster.worker_loads import Worker
 
 Tile = tuple[int, int]
 

@@ -21,7 +21,7 @@ import numpy as np
 from orograph.engines.frontier.queues import OwnedQueues, Tile, TileQueue
 
 if TYPE_CHECKING:
-    from orograph.engines.rooms import Worker
+    from orograph.run.cluster.worker_loads import Worker
 
 
 class TileKeys:

@@ -19,10 +19,10 @@ from orograph.engines.frontier.protocol import (
 )
 from orograph.engines.parts import in_threads, to_write
 from orograph.engines.tile_states import StateCache, Tile, TileStates
-from orograph.execution.context import RunContext, located
-from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.threads import use_threads
+from orograph.run.context import RunContext, located
+from orograph.run.shared_data import Handle, load
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 from orograph.tiles.grid.quadtree import Node, morton_decode

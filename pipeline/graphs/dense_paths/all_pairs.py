@@ -12,11 +12,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.context import RunContext
-from orograph.execution.feedback import Progress
-from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
-from orograph.execution.run import Engine
 from orograph.graphs.dense_paths.blocked import (
     METHODS,
     Blocks,
@@ -39,8 +34,13 @@ from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
-from orograph.operations.job import DatasetJob
 from orograph.operations.operation import operation
+from orograph.run.backends import choose_backend
+from orograph.run.context import RunContext
+from orograph.run.feedback import Progress
+from orograph.run.job import DatasetJob
+from orograph.run.options import GraphOptions, RunSpec, stays_in_memory
+from orograph.run.run import Engine
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.jobs import Handle
-    from orograph.operations.job import Job
+    from orograph.run.job import Job
+    from orograph.run.shared_data import Handle
     from orograph.tiles.graph.graph import Graph, VerticesLike
     from orograph.tiles.graph.read import GraphLike
 

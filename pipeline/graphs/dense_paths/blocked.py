@@ -27,15 +27,15 @@ import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
 
-from orograph.engines.task_graph import Key, Layers
-from orograph.execution.compute import compute
-from orograph.execution.context import RunContext
-from orograph.execution.jobs import Handle, load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
 from orograph.kernels.minplus.product import NO_VERTEX
 from orograph.kernels.stages import kernel
+from orograph.run.cluster.compute import compute
+from orograph.run.cluster.task_graph import Key, Layers
+from orograph.run.context import RunContext
+from orograph.run.shared_data import Handle, load
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node

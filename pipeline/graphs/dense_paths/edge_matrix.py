@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from orograph.execution.settings import thread_count
+from orograph.arguments.settings import thread_count
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.arrays import Array

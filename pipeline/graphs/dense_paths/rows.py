@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec
 from orograph.graphs.columns import Columns
 from orograph.graphs.dense_paths.edge_matrix import open_edges
 from orograph.graphs.job import GraphJob, graph_job
 from orograph.graphs.part_search import PartReader
 from orograph.graphs.shortest_paths import PathSearch, choose_method, limit_of
+from orograph.run.backends import choose_backend
+from orograph.run.options import RunSpec
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import VerticesLike, make_graph

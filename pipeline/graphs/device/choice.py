@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec, stays_in_memory, where_to_work
-from orograph.execution.settings import setting
+from orograph.arguments.settings import setting
 from orograph.graphs.device.rows import is_on_gpu, on_gpu
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported, shared_device
+from orograph.run.backends import choose_backend
+from orograph.run.options import RunSpec, stays_in_memory, where_to_work
 from orograph.tiles.graph.graph import Graph
 
 ARC_BYTES, VERTEX_BYTES = 60, 100

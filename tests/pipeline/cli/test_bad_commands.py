@@ -412,7 +412,7 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         raise AssertionError(ACCEPTED)
 
     for place in (
-        "orograph.execution.run.Run.__init__",
+        "orograph.run.run.Run.__init__",
         "orograph.index.distance_index.table_of",
         "orograph.index.distance_index.field_of",
         "orograph.tiles.convert.ingest.create_store",

@@ -13,7 +13,7 @@ from shapely import LineString, box
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.execution.options import RunSpec
+from orograph.run.options import RunSpec
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 

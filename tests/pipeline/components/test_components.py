@@ -33,9 +33,9 @@ from verbs import call
 import orograph as og
 from orograph.components.components import Components, Message, Parts, Summary
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.context import RunContext
-from orograph.execution.options import run_layout, task_level
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.context import RunContext
+from orograph.run.options import run_layout, task_level
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_encode
 from orograph.tiles.grid.window import Window

@@ -135,7 +135,7 @@ def test_the_page_shows_the_runs_of_a_cluster(tmp_path: Path) -> None:
 def test_a_cluster_without_a_dashboard_has_no_page(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from orograph.execution import clusters
+    from orograph.run.cluster import clusters
 
     if not options:
         monkeypatch.setattr(clusters, "has_dashboard", lambda: False)

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 import orograph as og
 from orograph.arguments.sources import Sources
 from orograph.cli.main import main
-from orograph.eikonal.problem import Eikonal
+from orograph.distance.eikonal.problem import Eikonal
 from orograph.engines.frontier.protocol import Request
 from orograph.kernels.eikonal.cuda import march as on_gpu
 from orograph.kernels.eikonal.march import FAR, floor_root, march, update

@@ -24,7 +24,7 @@ from orograph.kernels.relax.models.factors import (
     horizontal_factors,
     lay_out_factors,
 )
-from orograph.operations.session import StoredSession
+from orograph.run.session import StoredSession
 
 SHAPE = (17, 22)
 SIDE = 30.0

@@ -20,7 +20,7 @@ from any_model import distance
 from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
-from orograph.costs.surface import model_coefficients
+from orograph.distance.costs.surface import model_coefficients
 from orograph.kernels.relax.models import MODELS
 
 NEXT_STEP = re.compile(

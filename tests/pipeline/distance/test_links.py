@@ -24,7 +24,7 @@ from watched_raster import Gate, WatchedRaster, called, mortal_cluster, wait_unt
 import orograph as og
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.worker import visit_tiles
-from orograph.execution.jobs import load
+from orograph.run.shared_data import load
 
 ALL = ("cost", "back_direction", "allocation")
 BY_LINK = 17

@@ -16,11 +16,11 @@ from cuda_on_cpu.emulator import Emulator
 import orograph as og
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.field import cells_on_gpu, join_tiles
-from orograph.execution.context import RunContext
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax import cuda
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
 from orograph.kernels.vectors.lanes import LANES
+from orograph.run.context import RunContext
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.source_runs.growth import grown
+from orograph.distance.strengths.growth import grown
 
 ALL = ("cost", "back_direction", "allocation")
 POINTS = [(3, 2), (30, 20), (15, 11), (28, 3)]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import orograph as og
-from orograph.engines import executors
 from orograph.engines.frontier.borders import Borders, pack_strips
 from orograph.engines.frontier.tile_keys import TileKeys
+from orograph.run.cluster import executors
 
 FRICTION = np.random.default_rng(2).uniform(1, 9, (64, 64)).astype(np.float32)
 

@@ -13,11 +13,11 @@ import pytest
 from distributed import Client
 
 import orograph as og
-from orograph.engines import executors
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.rooms import Rooms
 from orograph.engines.tile_states import StateCache, Tile, TileStates
+from orograph.run.cluster import executors
+from orograph.run.cluster.worker_loads import Rooms
 
 FRICTION = np.random.default_rng(7).uniform(1, 9, (64, 256)).astype(np.float32)
 STRIP, SQUARE = FRICTION[:16], FRICTION[:, :64]

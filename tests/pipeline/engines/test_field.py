@@ -22,10 +22,10 @@ from orograph.engines.frontier.field import WIDEST_HALO, join_tiles
 from orograph.engines.frontier.problem import FrontierProblem
 from orograph.engines.frontier.protocol import Request
 from orograph.engines.tile_states import TileStates
-from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
-from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import CostModel, edge_lengths
 from orograph.kernels.threads import use_threads
+from orograph.run.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.run.context import RunContext
 from orograph.tiles.errors import Cancelled, InputError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides
 from orograph.tiles.grid.window import Window

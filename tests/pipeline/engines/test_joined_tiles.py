@@ -18,8 +18,8 @@ from watched_raster import Gate, WatchedRaster, wait_until
 import orograph as og
 from orograph.engines import quadtree_pass
 from orograph.engines.quadtree_pass import QuadtreePass, join_on_gpus, join_tiles
-from orograph.execution.checkpoints import MemoryCheckpoints, StoredCheckpoints
-from orograph.execution.context import RunContext
+from orograph.run.checkpoints import MemoryCheckpoints, StoredCheckpoints
+from orograph.run.context import RunContext
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.store.raster import StoreRaster

@@ -23,7 +23,7 @@ from orograph.engines.frontier.journal import (
     SHARE,
     Journal,
 )
-from orograph.execution.checkpoints import MemoryCheckpoints
+from orograph.run.checkpoints import MemoryCheckpoints
 from orograph.tiles.grid.quadtree import Node
 
 ROOT = Node(3, 0)

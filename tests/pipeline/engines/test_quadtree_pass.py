@@ -24,9 +24,9 @@ from traps import PICKLED_ENTRY
 from orograph.engines import sweep_graphs
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_graphs import levels_above
-from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
-from orograph.execution.context import RunContext
-from orograph.execution.jobs import shared
+from orograph.run.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
+from orograph.run.context import RunContext
+from orograph.run.shared_data import shared
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_decode
 from orograph.tiles.grid.window import Window

@@ -26,11 +26,11 @@ import orograph as og
 from orograph.engines import sweep_graphs
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_graphs import level_of_tasks, separate_graphs
-from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
-from orograph.execution.compute import Graph
-from orograph.execution.context import RunContext
-from orograph.execution.jobs import shared
 from orograph.plans.plan import TASKS_KNOWN
+from orograph.run.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
+from orograph.run.cluster.compute import Graph
+from orograph.run.context import RunContext
+from orograph.run.shared_data import shared
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window
@@ -259,7 +259,7 @@ class Hoarded(Prefix):
 
 @pytest.mark.usefixtures("large_tasks")
 def test_a_task_holds_one_shard_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orograph.execution.compute.thread_count", lambda: 1)
+    monkeypatch.setattr("orograph.run.cluster.compute.thread_count", lambda: 1)
     problem = Hoarded()
     store = StoredCheckpoints(tmp_path)
     # of four tiles each

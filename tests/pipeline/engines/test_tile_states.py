@@ -20,8 +20,8 @@ import orograph as og
 from orograph.distance.problem import Distance
 from orograph.engines import tile_states
 from orograph.engines.tile_states import StateCache, TileStates, forget
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.context import RunContext
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.context import RunContext
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window

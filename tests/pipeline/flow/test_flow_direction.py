@@ -18,7 +18,7 @@ from pyproj import CRS
 from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
-from orograph.execution.settings import config
+from orograph.arguments.settings import config
 
 ENCODINGS = st.sampled_from(tuple(oracle.CODES))
 SIDES = st.sampled_from([(1.0, 1.0), (3.0, 1.0), (0.25, 30.0)])

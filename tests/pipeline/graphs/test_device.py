@@ -13,9 +13,9 @@ from cuda_on_cpu.emulator import Emulator
 from oracle_graph import random_edges
 
 import orograph as og
-from orograph.execution.options import RunSpec
 from orograph.graphs.device import choice, rows
 from orograph.kernels.graph import near_far_cuda
+from orograph.run.options import RunSpec
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph

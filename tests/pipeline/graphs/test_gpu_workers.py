@@ -15,11 +15,11 @@ from oracle_graph import random_edges
 from watched_raster import wait_until
 
 import orograph as og
-from orograph.execution import backends as execution_backends
 from orograph.graphs.device import choice
 from orograph.kernels import device
 from orograph.kernels.graph import near_far_cuda
-from orograph.operations import first_worker
+from orograph.run import backends as execution_backends
+from orograph.run.cluster import first_worker
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph

@@ -21,7 +21,7 @@ from watched_raster import Gate, GatedGraph, mortal_cluster, wait_until
 import orograph as og
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.path_frontier import PartPaths
-from orograph.operations import session
+from orograph.run import session
 from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph

@@ -25,8 +25,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
+from orograph.arguments.settings import config
 from orograph.cli.main import main
-from orograph.execution.settings import config
 from orograph.index import distance_index
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.query import border_numbers

@@ -15,13 +15,13 @@ from orograph.components.components import Components
 from orograph.engines import quadtree_pass
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution import clusters
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.context import RunContext
 from orograph.kernels.device import memory_for_tiles
 from orograph.plans import grid
 from orograph.plans.grid import whole_gpu_memory
 from orograph.plans.plan import GPU_CONTEXT_BYTES, MIB
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.cluster import clusters
+from orograph.run.context import RunContext
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.sink import StoreSink
 

@@ -18,9 +18,9 @@ import xarray as xr
 import orograph as og
 from orograph import typing
 from orograph.arguments.keywords import Choice, entries_in
-from orograph.execution.options import RunOptions, RunSpec
 from orograph.operations.docstrings import SHARED, whole_docstring
 from orograph.operations.operation import GROUPS
+from orograph.run.options import RunOptions, RunSpec
 
 ROOT = Path(__file__).resolve().parents[3]
 GRID = np.arange(1.0, 13).reshape(3, 4)

@@ -15,7 +15,7 @@ import xarray as xr
 from verbs import call
 
 import orograph as og
-from orograph.execution.context import RunContext
+from orograph.run.context import RunContext
 
 GRID = np.random.default_rng(3).integers(1, 9, (24, 20)).astype(np.float32)
 MASK = GRID > 2

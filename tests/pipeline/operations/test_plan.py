@@ -23,15 +23,15 @@ from orograph.cli.main import main
 from orograph.components.components import Components
 from orograph.engines.frontier.field import join_tiles
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.context import RunContext
-from orograph.execution.options import BYTES_A_SHARD
 from orograph.graphs.dense_paths import blocked
 from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
 from orograph.plans.grid import open_grid
 from orograph.plans.plan import CLIENT_BYTES
+from orograph.run.checkpoints import MemoryCheckpoints
+from orograph.run.context import RunContext
+from orograph.run.options import BYTES_A_SHARD
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink, StoreSink
@@ -281,7 +281,7 @@ def test_more_shards_than_memory_holds_are_warned_of(
     many = r"shard: 256 shards of 4 cells a side take .* pass tile=1024, shard=2048, which are 1 sh"
     spec = og.RasterSpec(cells.shape)
     assert "warning" not in str(og.minimum_spanning_forest.plan(spec, tile=4, shard=4))
-    for module in ("plans.plan", "operations.session"):
+    for module in ("plans.plan", "run.session"):
         monkeypatch.setattr(f"orograph.{module}.memory_of_machine", lambda: 500 * BYTES_A_SHARD)
     assert re.search(
         f"warning: {many}", str(og.minimum_spanning_forest.plan(spec, tile=4, shard=4))

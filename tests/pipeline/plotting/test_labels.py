@@ -11,7 +11,7 @@ from watched_raster import WatchedRaster, read_tiles
 
 import orograph as og
 from orograph.plotting.labels import components_picture
-from orograph.plotting.reading import every
+from orograph.plotting.sampled_raster import every
 from orograph.tiles.raster.raster import open_raster
 
 

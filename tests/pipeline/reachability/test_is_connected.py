@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from watched_raster import Gate, WatchedRaster, called, read_tiles, wait_until
 
 import orograph as og
-from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.kernels.relax.resident import HostTile
+from orograph.run.checkpoints import StoredCheckpoints
 
 TILINGS = (1000, 7, 16, 64)
 Cell = tuple[int, int]

@@ -466,7 +466,7 @@ def test_what_a_file_cannot_hold_is_refused_before_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     if "to_file" not in make.__code__.co_names:
-        monkeypatch.setattr("orograph.execution.run.Run.__init__", None)
+        monkeypatch.setattr("orograph.run.run.Run.__init__", None)
     with pytest.raises(og.InputError, match=said):
         make(tmp_path / name)
     assert not list(tmp_path.iterdir())
@@ -487,7 +487,7 @@ def test_a_library_that_is_missing_is_named_before_the_run(
         return installed(wanted, *given, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr("orograph.execution.run.Run.__init__", None)
+    monkeypatch.setattr("orograph.run.run.Run.__init__", None)
     with pytest.raises(og.OrographError, match=rf"{missing}.*orograph\[vector\]"):
         og.peaks(heights(), out=tmp_path / name)
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ import xarray as xr
 from terrain_cases import fractal
 
 import orograph as og
-from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.run.checkpoints import StoredCheckpoints
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 

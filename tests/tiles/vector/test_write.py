@@ -17,7 +17,7 @@ import xarray as xr
 from programs import start_program
 
 import orograph as og
-from orograph.operations.file_target import FileTarget
+from orograph.run.file_target import FileTarget
 
 pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: orograph[vector]")

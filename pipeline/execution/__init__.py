@@ -1,1 +1,0 @@
-"""Run execution: options, settings, checkpoints, clusters, progress."""

@@ -1,0 +1,1 @@
+"""Runs of jobs: problems, options, checkpoints, progress, results."""

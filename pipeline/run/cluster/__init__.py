@@ -1,0 +1,1 @@
+"""Clusters of Dask, and what a run puts on them."""

@@ -1,8 +1,9 @@
-"""Exact sum of the edge weights of a forest, in units of 2**-1074.
+"""Exact sums of edge weights, in units of 2**-1074, of which each finite float64 is a multiple.
 
-A weight that fits is added as two 64-bit integers. Any other weight is split into the upper and
-lower part of its mantissa and added to the bins of its sign and exponent. Integer sums do not
-depend on the order of the terms, so the total is the same for every tiling.
+Of a forest's mask, a weight that fits is added as two 64-bit integers. Any other weight is split
+into the upper and lower part of its mantissa and added to the bins of its sign and exponent.
+Integer sums do not depend on the order of the terms, so the total is the same for every tiling. It
+is rounded once.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import decode_row, weigh_row
 from orograph.tiles.arrays import Array
 
+UNIT_EXPONENT = -1074
 PIECE = 8192  # cells whose exact sum fits int64: 2**13 of them, 8 times 2**46 each
 LOWER = 2.0**40  # ratio of the units of the first and the second sum
 
@@ -138,10 +141,29 @@ def fold_sum(scale: float, sums: Array, bins: Array) -> int:
     return total
 
 
-def exact_sum(weights: Array) -> int:
-    """Return the exact sum of finite float64 weights, in units of 2**-1074."""
-    weights = np.ascontiguousarray(weights, np.float64).reshape(-1)
-    scale = power_below(float(abs(weights).max(initial=0.0)))
-    sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)
-    add_row(weights, np.ones(weights.size, np.uint8), scale, sums, bins)
-    return fold_sum(scale, sums, bins)
+def exact_sum(values: npt.NDArray[np.float64]) -> int:
+    """Return the exact sum of finite ``values``, in units of 2**-1074.
+
+    Examples
+    --------
+    >>> exact_float(exact_sum(np.array([1e16, 1.0, -1e16])))
+    1.0
+    """
+    fraction, exponent = np.frexp(values)
+    mantissa = np.ldexp(fraction, 53).astype(np.int64)
+    total = 0
+    for step in set(exponent.tolist()):
+        part = mantissa[exponent == step]
+        # two parts of 27 bits: their sums stay far below 2**63
+        whole = (int((part >> 26).sum()) << 26) + int((part & ((1 << 26) - 1)).sum())
+        shift = step - 53 - UNIT_EXPONENT
+        total += whole << shift if shift >= 0 else whole >> -shift
+    return total
+
+
+def exact_float(total: int) -> float:
+    """Return the float64 nearest to a sum in units of 2**-1074; infinity if it overflows."""
+    try:
+        return total / (1 << -UNIT_EXPONENT)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

@@ -25,7 +25,7 @@ from orograph.forest.orientation import Turned
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
-from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.exact_sum import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel

@@ -14,7 +14,7 @@ from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import GraphJob, graph_job, sweep_job
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.device import memory_reported
-from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.exact_sum import exact_float, exact_sum
 from orograph.kernels.graph.forest import mark_edges, spanning_forest
 from orograph.run.options import RunSpec
 from orograph.tiles.graph.graph import Graph

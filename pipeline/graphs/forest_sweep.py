@@ -19,7 +19,7 @@ from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Arcs, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
-from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.exact_sum import exact_float, exact_sum
 from orograph.kernels.graph.near_far import arcs_outside
 from orograph.kernels.stages import kernel
 from orograph.tiles.arrays import Array, Integers

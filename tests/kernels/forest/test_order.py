@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from orograph.kernels.forest import cuda, tile
-from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.exact_sum import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.order_keys import decode_keys, key_values, order_keys
 from orograph.kernels.forest.weights import lacking_on_gpu, number_of

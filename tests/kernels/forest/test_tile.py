@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orograph.kernels.forest.exact_sum import exact_sum
+from orograph.kernels.forest.exact_sum import add_row, exact_sum, fold_sum, power_below
 from orograph.kernels.forest.tile import TileForest, compile_kernels, tile_forest
 from orograph.kernels.forest.weights import WEIGHTS
 
@@ -302,7 +302,12 @@ def test_the_whole_range_of_float32_is_summed_exactly() -> None:
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False)))
 def test_sums_are_exact(weights: list[float]) -> None:
     total = sum((Fraction(weight) for weight in weights), Fraction(0))
-    assert Fraction(exact_sum(np.array(weights, np.float64)), 2**1074) == total
+    values = np.array(weights, np.float64)
+    assert Fraction(exact_sum(values), 2**1074) == total
+    scale = power_below(float(abs(values).max(initial=0.0)))
+    sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)
+    add_row(values, np.ones(values.size, np.uint8), scale, sums, bins)
+    assert Fraction(fold_sum(scale, sums, bins), 2**1074) == total
 
 
 @pytest.mark.parametrize(

@@ -785,6 +785,42 @@ FUNCTIONS = {
     ),
     **_plans(),
 }
+
+
+def _plans_of_jobs() -> dict[str, Function]:
+    """The plans that describe a job: they refuse what the operation refuses, and more."""
+    # in their place are other sources, or nothing: see `orograph.operations.plan`
+    made_up = {
+        *("sources", "regions", "points", "targets", "outlets", "label", "source_values"),
+        *("initial_cost", "links", "barriers", "snap", "levels"),
+    }
+    requests = {
+        "components": bad.integer(0, 12, optional=True),
+        "pits": bad.integer(0, 12, optional=True),
+        "memory_limit": bad.kind(
+            *(0, -1, bad.NAN, bad.INF, "4 pears", "", True, "-1", bad.HUGE, 10**400), optional=True
+        ),
+        "gpu_memory": bad.kind(0, -1, bad.NAN, "4 pears", "", True, "0.1 GiB", optional=True),
+        "workers": bad.integer(0, 2**20),
+    }
+    found = {}
+    for name, function in FUNCTIONS.items():
+        operation = function.call
+        if not isinstance(operation, og.Operation) or operation.estimates[0] is not None:
+            continue
+        if operation.takes_raster:
+            taken = set(inspect.signature(operation.plan).parameters) - made_up
+            found[f"{name}.plan of a raster"] = Function(
+                operation.plan,
+                function.valid,
+                {**requests, **function.own},
+                signature=lambda: None,
+                options=tuple(sorted(taken - {"storage_options"})),
+            )
+    return found
+
+
+FUNCTIONS |= _plans_of_jobs()
 # made by orograph itself, with no method that takes anything
 RESULTS = {
     *("LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "StoreReport", "VectorLayer"),

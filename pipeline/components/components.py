@@ -37,6 +37,7 @@ from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arguments import (
     check_choice,
     check_dtype,
@@ -51,7 +52,7 @@ from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.raster.raster import RasterLike
-from orograph.tiles.store.create import Variable
+from orograph.tiles.store.create import TABLE_ROWS, Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -145,6 +146,13 @@ class Message:
     """Whether each part that was sent to the parent has the first cell of its component."""
 
 
+CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
+# of a component in memory of a worker, and in checkpoints: in saved states, in the table
+COMPONENT_BYTES, PART_BYTES, ROW_BYTES = 130, 65, 48
+COMPONENT_ALONE, PART_ALONE = 10, 10  # where it is not measured
+COLUMN_BYTES = {"component_size": 8, "component_box": 4 * 8}
+
+
 @dataclass(frozen=True)
 class Components(SweepProblem):
     """Connected components as a problem of the quadtree sweep."""
@@ -160,6 +168,36 @@ class Components(SweepProblem):
     stage = "find_components"
     joins_on_cpus = True
     takes_device_cells: ClassVar[bool] = True
+
+    planned_on_gpus = True
+    counted_for_plans = ("components",)
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes.
+
+        Without a table components are not kept but numbered, and measured only where ``min_size``
+        asks.
+        """
+        usual = -(-cells.grid // CELLS_A_COMPONENT)
+        count, with_table = cells.count("components", usual), bool(self.columns)
+        measured = with_table or self.min_size > 1
+        of_shard, of_band = (cells.share(count, part) for part in (cells.shard, cells.band))
+        # those of a row of shards are put in order by the client, and written by chunks
+        table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80 if with_table else 0
+        label = np.dtype(self.dtype).itemsize
+        cell, shard_cell = 2 * cells.itemsize + 16, label + 5
+        if cells.on_gpu:  # where cells are decoded, and labels encoded
+            cell, shard_cell = cells.itemsize, label
+        saved = PART_BYTES if measured else PART_ALONE
+        return Bytes(
+            cell,
+            shard_cell,
+            of_shard * (COMPONENT_BYTES if measured else COMPONENT_ALONE),
+            border=(200, 60),
+            checkpoints=cells.grid * 4 + count * (saved + with_table * ROW_BYTES),
+            table=table,
+            columns=count * sum(COLUMN_BYTES[name] for name in self.columns),
+        )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels for classes of a dtype, if CPUs may label them."""
@@ -509,10 +547,7 @@ def _gather(
     return Parts(order, mine, size, box)
 
 
-@operation(
-    "orograph.components.estimate:estimate_components",
-    "orograph.graphs.estimate:estimate_components",
-)
+@operation(estimate_graph="orograph.graphs.estimate:estimate_components", counts=("components",))
 def connected_components(
     classes: RasterLike | Graph,
     *,

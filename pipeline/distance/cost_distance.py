@@ -60,7 +60,7 @@ class DistanceOptions(SourceOptions, PathOptions, RunOptions, total=False):
     """Keywords of distances along paths from sources."""
 
 
-@operation("orograph.distance.estimate:estimate_cost")
+@operation()
 def cost_distance(
     friction: RasterLike,
     sources: SourcesLike,

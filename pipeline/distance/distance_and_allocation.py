@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from orograph.distance.allocation import AllocationProblem
-from orograph.distance.allocation_on_gpu import AllocationOnGpu
+from orograph.distance.allocation_on_gpu import AllocationOnGpu, pair_bytes_a_cell
 from orograph.distance.links import BACK_LINK, LINK_ENDS, link_table
 from orograph.distance.problem import Distance
+from orograph.engines.frontier.field import join_tiles
 from orograph.engines.stages import Stage, StagedProblem, Stages
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
+from orograph.run.context import RunContext
+from orograph.run.problem import Bytes, CellCounts
 from orograph.run.run import ResultTable
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.store.create import Variable
@@ -36,6 +39,23 @@ class DistanceAndAllocation(StagedProblem):
     name = "cost-distance"
     main_stage = 0
     irrelevant: ClassVar[tuple[str, ...]] = ("backend", "code")
+
+    formula = "frontier"  # in its two stages a run keeps the same tiles
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run, in which a cell of a tile also has its label and hops."""
+        needs, itemsize = self.distance.bytes(cells), self.distance.dtype.itemsize
+        pair = 0 if itemsize == 8 else 8  # it may lie in the memory of a cost of eight bytes
+        return replace(needs, cell=needs.cell + 5 + pair)
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Peak bytes of GPU memory for each cell of a tile."""
+        return self.distance.gpu_bytes + pair_bytes_a_cell(self.distance.dtype.itemsize)
+
+    def tiled(self, context: RunContext) -> RunContext:
+        """Return a run context with the tiles that hold both stages."""
+        return join_tiles(context, self.gpu_bytes)
 
     @property
     def leading(self) -> Distance:

@@ -30,7 +30,7 @@ class HopOptions(PlaceOptions, RunOptions, total=False):
     outside: str
 
 
-@operation("orograph.distance.estimate:estimate_hops", "orograph.graphs.estimate:estimate_hops")
+@operation(estimate_graph="orograph.graphs.estimate:estimate_hops")
 def hop_distance(
     mask: RasterLike | Graph,
     sources: SourcesLike | VerticesLike,

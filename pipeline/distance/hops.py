@@ -16,6 +16,7 @@ import numpy as np
 from orograph.arguments.barriers import BARRIERS
 from orograph.distance.problem import Distance, State
 from orograph.kernels.relax.models import CostModel
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
@@ -51,6 +52,10 @@ class Hops(Distance):
             max_cost=math.inf if max_hops is None else float(PER_HOP * max_hops),
             **options,
         )
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run."""
+        return Bytes(2 * 8, 4)
 
     @property
     def trial_values(self) -> list[int]:

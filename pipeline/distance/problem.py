@@ -46,6 +46,7 @@ from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
 from orograph.kernels.vectors.lanes import STEPS
 from orograph.results.costs import COST
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -138,6 +139,15 @@ class Distance(FrontierProblem):
         height, width = next(iter(rasters.values())).shape
         nodata = {name: raster.nodata for name, raster in rasters.items()}
         return cls(model, dtype, connectivity, lengths, nodata, height * width, **options)
+
+    planned_on_gpus = True
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run: the costs that the model reads, and the distance."""
+        row, itemsize = MODELS[self.model.name], self.dtype.itemsize
+        # Models that go without friction may have two rasters of costs: heights and friction.
+        planes = 2 if row.neutral_friction is not None else 1
+        return Bytes((1 + planes) * itemsize + 8 * len(row.further), itemsize)
 
     @property
     def lacking(self) -> str:

@@ -27,7 +27,7 @@ class WalkingOptions(SlopeOptions, DistanceOptions, total=False):
     """Keywords of walking times."""
 
 
-@operation("orograph.distance.estimate:estimate_walking_time")
+@operation()
 def walking_time(
     elevation: RasterLike,
     sources: SourcesLike,

@@ -45,6 +45,7 @@ PART = 2048
 class LocalProblem(ProblemFacts, ABC):
     """Base class of problems whose result at a cell depends on no cell beyond a halo."""
 
+    formula = "parts"
     backend: Any
     """Backend that computes the parts: ``"numba"`` or ``"cuda"``."""
     outputs: Any

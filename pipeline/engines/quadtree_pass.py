@@ -566,6 +566,7 @@ def join_on_gpus(context: RunContext) -> RunContext:
 class SweepProblem(ProblemFacts):
     """Base class of problems that the quadtree sweep solves; see `Problem`."""
 
+    formula = "sweep"
     joins_on_cpus: ClassVar[bool] = False
     """Whether larger tiles are quicker on CPUs too, in memory."""
 

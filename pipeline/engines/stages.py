@@ -58,6 +58,9 @@ class Stage:
 class StagedProblem(ProblemFacts, ABC):
     """Base class of problems that are solved in stages."""
 
+    formula = "stages"
+    sets_in_memory: ClassVar[int] = 0
+    """Number of sets of rasters between stages that a run keeps in memory, if that is where."""
     main_stage: ClassVar[int] = -1
     """Number of the stage whose attributes and statistics are those of the run."""
 
@@ -80,6 +83,16 @@ class StagedProblem(ProblemFacts, ABC):
     def lacking(self) -> str:
         """Part of the leading problem that has no CUDA kernel; empty: none."""
         return str(self.leading.lacking)
+
+    @property
+    def planned_on_gpus(self) -> bool:  # type: ignore[override]
+        """Whether what the leading problem takes of a GPU is known."""
+        return bool(self.leading.planned_on_gpus)
+
+    @property
+    def runs(self) -> int:
+        """Number of runs in turn for a plan: one, unless sources differ in strength."""
+        return 1
 
     @property
     def least_tile(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import compile_kernels as compile_paths
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Integers, Selection
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -79,6 +80,12 @@ class Accumulation(FlowProblem):
 
     name = "flow-accumulation"
     stage = "accumulate"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes; weights are read twice."""
+        needs = self.flow_bytes(cells, 16 + 5)  # two words of an amount, and marks
+        weights = sum(dtype.itemsize for dtype in cells.dtypes[1:])
+        return replace(needs, read_again=cells.grid * weights)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of paths, which CPUs join whatever accumulates in tiles."""

@@ -13,6 +13,7 @@ from orograph.engines.map_overlap import LocalProblem
 from orograph.flow.directions import turn_steps
 from orograph.kernels.flow.codes import ENCODINGS, LOWEST, MISSING
 from orograph.kernels.flow.split import compile_kernels, find_angles
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
@@ -33,6 +34,11 @@ class Angles(LocalProblem):
     name = "flow-angles"
     stage = "split"
     halo = 1
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run."""
+        # its code, height and step, marks, and the angle
+        return Bytes(cells.itemsize + 1 + 8 + 1 + 2 + 4, 2 * 4)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of water that splits, of which angles are some."""

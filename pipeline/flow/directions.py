@@ -26,6 +26,7 @@ from orograph.kernels.flow.directions import (
 )
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.stages import kernel
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -72,6 +73,13 @@ class Directions(FrontierProblem):
     stage = "flow_directions"
     # On a GPU steps down are found, but flats are crossed on the host.
     tiled_for_cpus = True
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run."""
+        # Hops, and those from higher ground; what heights have beside; and the list of cells in
+        # flats, eight bytes each, where these are a quarter of all.
+        read = sum(dtype.itemsize for dtype in cells.dtypes)
+        return Bytes(read + 4 + 2 + 2, read)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of directions on a surface."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
-@operation("orograph.flow.estimate:estimate_accumulation")
+@operation(counts=("pits",))
 def flow_accumulation(
     direction: RasterLike,
     *,

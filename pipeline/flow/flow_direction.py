@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
-@operation("orograph.flow.estimate:estimate_direction")
+@operation(counts=("pits",))
 def flow_direction(
     elevation: RasterLike,
     *,

@@ -15,6 +15,7 @@ from orograph.engines.tile_states import first_refusal
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, decode
 from orograph.run.context import RunContext
 from orograph.run.options import RunSpec
+from orograph.run.problem import Bytes, CellCounts, bytes_written
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
@@ -33,6 +34,10 @@ _CODES = sorted(
 )
 
 
+DECODED = 3
+"""Bytes of the step of a cell of a tile, in three forms."""
+
+
 @dataclass(frozen=True)
 class FlowProblem(SweepProblem):
     """Base class of sweep problems whose first raster holds flow directions."""
@@ -44,6 +49,19 @@ class FlowProblem(SweepProblem):
     """Orientation of the grid, in which codes as compass directions are read."""
 
     joins_on_cpus = True
+
+    def flow_bytes(self, cells: CellCounts, state: int) -> Bytes:
+        """Return the memory and disk of a run with ``state`` bytes for each cell of a tile.
+
+        The steps of a shard are saved for the way down.
+        """
+        written = bytes_written(self)
+        return Bytes(
+            cells.itemsize + DECODED + state + written,
+            1 + 2 * written,
+            border=(160, 160),
+            checkpoints=cells.grid,
+        )
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
         """Check the other rasters' cells and convert them for the problem; here there are none."""

@@ -24,6 +24,7 @@ from orograph.kernels.flow.split import (
     take_in,
 )
 from orograph.kernels.relax.border import facing, inner_of
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation
@@ -82,6 +83,11 @@ class SplitAccumulation(FrontierProblem):
     stage = "split"
     least_tile = 1  # the ring is read with the surface; only neighbours exchange sums
     kept = ("sums",)
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run; weights are read again."""
+        # of `State`: five arrays of eight bytes a cell, and four of one
+        return Bytes(5 * 8 + 4, 8)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of water that splits."""

@@ -30,11 +30,10 @@ from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operations.operation import operation
-from orograph.plans.grid import Gpus, Grid
-from orograph.plans.plan import Plan
 from orograph.run.context import RunContext
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Columns
 from orograph.tiles.format.codec import stored
@@ -141,6 +140,15 @@ class Forest(SweepProblem):
     def lacking(self) -> str:
         """The weight, if it has no CUDA kernel."""
         return lacking_on_gpu(self.weight)
+
+    planned_on_gpus = True
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes."""
+        edges = cells.grid // 2
+        if cells.on_gpu:  # which decodes the cells, and encodes the edges
+            return Bytes(cell=cells.itemsize + 2, border=(160, 60), checkpoints=edges)
+        return Bytes(2 * cells.itemsize + 24, 3, border=(160, 60), checkpoints=edges)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels for tiles of a dtype, if CPUs may compute them."""
@@ -293,7 +301,7 @@ def _identities(
     return identities
 
 
-@operation("orograph.forest.forest:estimate_forest", "orograph.graphs.estimate:estimate_forest")
+@operation(estimate_graph="orograph.graphs.estimate:estimate_forest")
 def minimum_spanning_forest(
     elevation: RasterLike | Graph,
     *,
@@ -377,18 +385,3 @@ def minimum_spanning_forest(
     orientation = raster.georeference.orientation
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, orientation=orientation)
     return raster_job(problem, (raster,), spec)
-
-
-def estimate_forest(grid: Grid, *, workers: int, gpus: Gpus | None = None) -> Plan:
-    """Return the plan of `minimum_spanning_forest`."""
-    grid = grid.swept_by(gpus)
-    # a GPU decodes the cells, and encodes the edges
-    a_cell = grid.dtype.itemsize + 2 if gpus else 2 * grid.dtype.itemsize + 24
-    return grid.plan_sweep(
-        "minimum_spanning_forest",
-        workers=workers,
-        memory=grid.tile_cells * a_cell + (0 if gpus else grid.shard_cells * 3),
-        written=1,
-        checkpoints=grid.cells // 2,
-        border=(160, 60),
-    )

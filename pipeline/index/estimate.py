@@ -7,26 +7,22 @@ sums nearly as much, of whole numbers and where there are barriers far less.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from orograph.arguments.keywords import Choice
-from orograph.arguments.steps import SlopeSpec, StepSpec
-from orograph.distance.costs.surface import first_raster
-from orograph.index.arguments import BLOCK, LEVELS, check_form, wanted_index
+from orograph.arguments.steps import DTYPES, SlopeSpec, StepSpec
+from orograph.index.arguments import BLOCK, LEVELS, wanted_index
 from orograph.index.format import Form
-from orograph.kernels.relax.models import MODELS
 from orograph.plans.grid import memory_of_tasks
 from orograph.plans.plan import CLIENT_BYTES, MIB, WORKER_BYTES, Plan, RasterSpec
+from orograph.tiles.arguments import check_dtype
 from orograph.tiles.errors import InputError
-from orograph.tiles.graph.graph import Graph
+from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.raster import ArrayRaster, RasterLike
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
-
-if TYPE_CHECKING:
-    from orograph.arguments.barriers import BarriersLike
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
@@ -42,47 +38,26 @@ def estimate_index(
     raster: RasterLike | RasterSpec,
     *,
     workers: int,
-    dtype: str = "float64",
     cost: str = "friction",
-    friction: RasterLike | None = None,
-    coefficients: Mapping[str, float] | None = None,
-    barriers: BarriersLike | None = None,
-    connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,
-    cell_size: float | tuple[float, float] | None = None,
-    nodata: float | int | None = None,
-    band: int | None = None,
-    variable: str | None = None,
     sparsify: bool = False,
-    links: Graph | None = None,
+    **options: Any,
 ) -> Plan:
-    """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`."""
+    """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`.
+
+    ``options`` are those of `IndexOptions` that say what the index holds.
+    """
+    steps, slopes = StepSpec.of(options), SlopeSpec.of(options)
     if isinstance(raster, RasterSpec):
-        for name, given in (("links", links), ("barriers", barriers)):
-            if given is not None:
+        for name in ("links", "barriers"):
+            if getattr(steps, name) is not None:
                 raise InputError(
                     f"{name}: a RasterSpec has no place for them; plan with the raster itself"
                 )
-        cost, connectivity, block, levels, name, sparsify = check_form(
-            cost, connectivity, block, levels, dtype, sparsify
-        )
-        names = tuple(n for n in MODELS[cost].takes if n != "friction" or friction is not None)
-        names = names or (first_raster(cost),)
-        form = Form(
-            shape=raster.shape,
-            block=block,
-            levels=levels,
-            cost=cost,
-            coefficients=(),
-            connectivity=connectivity,
-            dtype=name,
-            rasters=names,
-            fingerprint="",
-            sparsify=sparsify,
-        )
-        read = [np.dtype(name).itemsize] * len(names)
-        return _plan_of(form, workers, read, 0)
+        outline = RasterOutline(raster.shape, np.dtype(check_dtype("dtype", steps.dtype, DTYPES)))
+        raster = outline
+        slopes = replace(slopes, friction=None if slopes.friction is None else outline)
     wanted = wanted_index(
         raster,
         cost=cost,
@@ -90,11 +65,9 @@ def estimate_index(
         levels=levels,
         sparsify=sparsify,
         snap=None,
-        steps=StepSpec(
-            barriers, links, connectivity=connectivity, cell_size=cell_size, dtype=dtype
-        ),
-        slopes=SlopeSpec(None, friction, coefficients),
-        choice=Choice(nodata, band, variable),
+        steps=steps,
+        slopes=slopes,
+        choice=Choice.of(options),
     )
     read = [r.dtype.itemsize for r in wanted.rasters]
     cells = wanted.form.shape[0] * wanted.form.shape[1]

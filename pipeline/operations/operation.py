@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from orograph.arguments.keywords import Choice
+from orograph.arguments.settings import thread_count
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import SlopeSpec, StepSpec
 from orograph.operations.docstrings import keyword_sections, whole_docstring
@@ -66,7 +67,10 @@ class Operation(Generic[P, T]):
         parameter, such as ``**options: Unpack[RunOptions]``, determines which keywords it takes
         beside its own.
     estimate, estimate_graph : str, optional
-        The functions that plan the run on a raster and on a `Graph`, as ``"module:function"``.
+        The functions that plan the run on a raster and on a `Graph`, as ``"module:function"``. A
+        run on a raster is planned from its problem if there is none.
+    counts : tuple of str
+        Names of the numbers that a plan may be given, such as that of pits.
     given : tuple
         The first arguments, if they are already fixed.
 
@@ -88,9 +92,10 @@ class Operation(Generic[P, T]):
         estimate: str | None = None,
         estimate_graph: str | None = None,
         given: tuple[Any, ...] = (),
+        counts: tuple[str, ...] = (),
     ) -> None:
         functools.update_wrapper(self, describe)
-        self.describe, self.given = describe, given
+        self.describe, self.given, self.counts = describe, given, counts
         self.estimates = estimate, estimate_graph
         signature = inspect.signature(describe)
         own = list(signature.parameters.values())
@@ -154,7 +159,10 @@ class Operation(Generic[P, T]):
         """Return the tasks, memory and disk that the run will need."""
         from orograph.operations.plan import OF_PLANS, OperationFacts, make_plan, parameters_of_plan
 
-        facts = OperationFacts(self.__name__, self.own, self.given, self.options, self.estimates)
+        facts = OperationFacts(
+            *(self.__name__, self.own, self.given, self.options),
+            *(self.estimates, self.counts, self.describe),
+        )
         parameters = parameters_of_plan(facts)
 
         def plan(*args: Any, **kwargs: Any) -> Plan:
@@ -185,7 +193,7 @@ class Operation(Generic[P, T]):
         job = self._job(name, args, kwargs)
         # Planned only where the memory of the plan is asked for, with the store that the job has
         # opened.
-        planned = functools.partial(_planned, self, _with_opened(job, args), kwargs)
+        planned = functools.partial(_planned, self, job, args, kwargs)
         return own_errors(launch, self.__name__)(job, self.__name__, planned, wait=wait)
 
     def _verb(
@@ -209,7 +217,8 @@ class Operation(Generic[P, T]):
 
     def bind(self, first: object) -> Operation[..., T]:
         """Return a copy of the operation whose first argument is fixed, as a bound method has."""
-        return Operation(self.describe, *self.estimates, given=(*self.given, first))
+        given = (*self.given, first)
+        return Operation(self.describe, *self.estimates, given=given, counts=self.counts)
 
     def __reduce__(self) -> Any:
         # By name: under the name of the wrapped function its module has the operation, so pickle
@@ -227,12 +236,15 @@ class Operation(Generic[P, T]):
 
 
 def operation(
-    estimate: str | None = None, estimate_graph: str | None = None
+    estimate: str | None = None,
+    estimate_graph: str | None = None,
+    *,
+    counts: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, Job[T]]], Operation[P, T]]:
     """Return a decorator that turns a function returning a `Job` into an `Operation`."""
 
     def decorate(describe: Callable[P, Job[T]]) -> Operation[P, T]:
-        return Operation(describe, estimate, estimate_graph)
+        return Operation(describe, estimate, estimate_graph, counts=counts)
 
     return decorate
 
@@ -266,27 +278,33 @@ def _with_opened(job: Job[Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _planned(
     operation: Operation[..., Any],
+    job: Job[Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     workers: int,
     gpu_memory: int,
 ) -> dict[str, int] | None:
-    """Return the planned bytes of the client and a worker for a call, and those kept by choice.
+    """Return the planned bytes of the client and a worker for a job, and those kept by choice.
 
-    None if there is no plan.
+    None if there is no plan. Without a problem on rasters it is that for the arguments of the call.
 
     ``gpu_memory`` is what tiles may use of each GPU; 0: CPUs do the work.
     """
-    from orograph.operations.plan import OF_PLANS
-    from orograph.plans.grid import whole_gpu_memory
+    from orograph.operations.plan import OF_PLANS, plan_job
+    from orograph.plans.formulas import Request
+    from orograph.plans.grid import Gpus, whole_gpu_memory
 
-    of_runs = set(operation.options) - set(OF_PLANS)
-    of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}
-    if gpu_memory:
-        of_plan["gpu_memory"] = whole_gpu_memory(gpu_memory)
-    # not all that can run has a plan, which opens rasters again
+    # not all that can run has a plan, which may open rasters again
     with suppress(InputError, TypeError), without_warnings():
-        plan = operation.plan(*args, **of_plan, workers=workers)
+        if getattr(job, "problem", None) is not None:
+            gpus = Gpus.of(whole_gpu_memory(gpu_memory), workers) if gpu_memory else None
+            threads = 0 if workers else thread_count()
+            request = Request(max(workers, 1), threads, gpus=gpus)
+            plan = plan_job(operation.__name__, job, request, workers)
+        else:
+            of_runs = set(operation.options) - set(OF_PLANS)
+            of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}
+            plan = operation.plan(*_with_opened(job, args), **of_plan, workers=workers)
         memory = {"client": plan.memory_client, "worker": plan.memory_per_worker}
         return {**memory, "kept": plan.memory_kept}
     return None

@@ -1,10 +1,12 @@
-"""Make the plan of an operation from the estimate beside its problem.
+"""Make the plan of an operation: describe its job on an outline of the raster, ask its problem.
 
-The formulas are next to the problems, in functions that each `Operation` names. Such a function
-takes the raster or graph first (a `Grid` if its first parameter is called ``grid``), then
-``workers``, then the arguments of the operation that affect the estimate, and finally arguments
-that only a plan needs. If it has a parameter ``gpus``, workers with GPUs can be planned for; it is
-the `Gpus` that the plan's argument ``gpu_memory`` stands for.
+An operation is described with the arguments of the plan, as it is for a run, but all rasters are
+outlines (`orograph.tiles.raster.outline`), and sources are as many points in the first cell. From
+the problem of the job the formula of its engine makes the plan (`orograph.plans.formulas`).
+
+Operations on graphs, and those whose work no engine of grids does, name functions that estimate
+them. Such a function takes the raster or graph first (a `Grid` if its first parameter is called
+``grid``), then ``workers``, then the arguments of the operation that affect the estimate.
 """
 
 from __future__ import annotations
@@ -17,19 +19,37 @@ from inspect import Parameter
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from orograph.arguments.settings import check_settings, thread_count
-from orograph.plans.grid import Gpus, open_grid
+from orograph.arguments.source_costs import count_runs
+from orograph.arguments.sources import SourceSpec, read_columns
+from orograph.plans.formulas import Request, counts_of, keeps_tiles, plan_problem
+from orograph.plans.grid import Gpus, Grid, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.run.feedback import compilations
+from orograph.run.problem import on_backend
 from orograph.tiles.arguments import check_integer, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.raster import CHOICE, LazyRaster, open_raster
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.outline import RasterOutline
+from orograph.tiles.raster.points import as_points
+from orograph.tiles.raster.raster import (
+    CHOICE,
+    LazyRaster,
+    StoreRaster,
+    open_raster,
+)
+from orograph.tiles.store.shard import AHEAD_BYTES
+from orograph.tiles.vector.layer import read_layer
 
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*CHOICE, *OF_GRIDS, "storage_options")  # options of a run that its plan has too
-INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
+INTERNAL = ("threads",)  # parameters of estimates that plans do not take
+OF_REQUESTS = ("memory_limit", "gpu_memory")  # what only a plan takes, beside ``workers``
+PLACED = ("barriers", "links")  # arguments that a shape alone has no place for
 
 
 class OperationFacts(NamedTuple):
@@ -47,6 +67,10 @@ class OperationFacts(NamedTuple):
         Names of the run options that it takes.
     estimates
         Functions that estimate a run on a raster and on a graph, as ``"module:function"``.
+    counts
+        Names of numbers, such as that of pits, that a plan may be given.
+    describe
+        Function that returns its job.
     """
 
     name: str
@@ -54,6 +78,13 @@ class OperationFacts(NamedTuple):
     given: tuple[Any, ...]
     options: Sequence[str]
     estimates: tuple[str | None, str | None]
+    counts: Sequence[str]
+    describe: Callable[..., Any]
+
+    @property
+    def by_job(self) -> bool:
+        """Whether the plan of a run on a raster is made from its job."""
+        return self.estimates[0] is None and "tile" in self.options
 
 
 def parameters_of_plan(operation: OperationFacts) -> list[Parameter]:
@@ -71,10 +102,11 @@ def parameters_of_plan(operation: OperationFacts) -> list[Parameter]:
     of_plans = [name for name in OF_PLANS if name in operation.options]
     more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in of_plans]
     more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
+    if operation.by_job:
+        requests = (*operation.counts, *OF_REQUESTS)
+        more += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in requests]
     for estimate in filter(None, operation.estimates):
         more += [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
-    if any(parameter.name == "gpus" for parameter in more):
-        more.append(Parameter("gpu_memory", Parameter.KEYWORD_ONLY, default=None))
     for parameter in more:
         if parameter.name not in (*names, *INTERNAL):
             names.append(parameter.name)
@@ -97,11 +129,12 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     given = signature.bind_partial(*args, **{n: v for n, v in kwargs.items() if n in own}).arguments
     given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
     subject, opened = given.pop(first), None
+    if operation.by_job and not isinstance(subject, Graph):
+        return _plan_by_job(operation, subject, given, workers)
     estimate = _estimate_for(operation, first, subject)
     if isinstance(subject, Graph):
         refuse_arguments("a graph", **{n: given.get(n) is not None for n in CHOICE})
     parameters = {p.name: p for p in _parameters(estimate)}
-    gpu_memory = given.pop("gpu_memory", None) if "gpus" in parameters else None
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
         raise InputError(f"{name}: not used by this plan of {operation.name}; leave it out")
     # Estimates that take these sides get them; for all others they cut the grid.
@@ -115,28 +148,150 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
         ((name, value), *_) = ((n, v) for n, v in cuts.items() if v is not None)
         raise InputError(f"{name}: {shown(value)}; {first} is not cut into tiles: leave it out")
     compilations()  # says so, if a plan needs kernels
-    wanted = {name: value for name, value in given.items() if name in parameters}
-    if gpu_memory is not None:
-        wanted["gpus"] = Gpus.of(gpu_memory, workers)
+    names = set(parameters)
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        names |= {*own, *CHOICE}
+    wanted = {name: value for name, value in given.items() if name in names}
     function = _imported(estimate)
     if workers:
         plan = function(subject, workers=workers, **wanted)
     else:
         # One worker is planned for, and its memory taken for each thread, unless the estimate has
-        # counted the threads, as those do that take them or GPUs.
+        # counted the threads.
         threads = thread_count()
         alone = {"threads": threads} if "threads" in parameters else {}
         plan = function(subject, workers=1, **alone, **wanted)
-        plan = _of_this_process(plan, 1 if alone or gpu_memory is not None else threads)
+        plan = _of_this_process(plan, 1 if alone else threads)
     if isinstance(opened, LazyRaster) and opened.is_computed:
         return _with_input(plan, opened)
     return plan
 
 
+def _plan_by_job(
+    operation: OperationFacts, subject: Any, given: dict[str, Any], workers: int
+) -> Plan:
+    """Return the plan of a run on a raster, whose job is described on outlines."""
+    first, *others = operation.own
+    choice = {name: given.pop(name) for name in CHOICE if name in given}
+    requests = {name: given.pop(name, None) for name in (*operation.counts, *OF_REQUESTS)}
+    cuts = {name: given.pop(name) for name in OF_GRIDS if given.get(name) is not None}
+    opened = None
+    if isinstance(subject, RasterSpec):
+        outline = RasterOutline(subject.shape, np.dtype(subject.dtype))
+        given = {name: value for name, value in given.items() if name not in PLACED}
+    else:
+        opened = open_raster(subject, **choice, argument=first.name, offers=CHOICE)
+        outline = RasterOutline.of(opened)
+    outline = _with_codes(outline, first.name, given)
+    arguments = _arguments(others, given, outline)
+    job = operation.describe(outline, **arguments, **cuts, backend="numba")
+    threads = 0 if workers else thread_count()
+    gpus = None
+    if requests["gpu_memory"] is not None:
+        gpus = Gpus.of(requests["gpu_memory"], workers)
+    counts = {name: requests[name] for name in operation.counts if requests[name] is not None}
+    request = Request(max(workers, 1), threads, requests["memory_limit"], gpus, counts)
+    ahead = AHEAD_BYTES * (isinstance(opened, StoreRaster) and opened.storage.etags)
+    plan = plan_job(operation.name, job, request, workers, ahead)
+    if isinstance(opened, LazyRaster) and opened.is_computed:
+        return _with_input(plan, opened)
+    return plan
+
+
+def plan_job(operation: str, job: Any, request: Request, workers: int, ahead: int = 0) -> Plan:
+    """Return the plan of a described job.
+
+    ``workers`` is their number, 0 for threads of this process; ``ahead`` are bytes of a shard that
+    a sweep reads before it needs them, at the most.
+    """
+    problem, dtypes = job.problem, [raster.dtype for raster in job.rasters]
+    if request.gpus is not None:
+        problem = on_backend(problem, "cuda")
+    unused = {"memory_limit": request.memory_limit} if not keeps_tiles(problem) else {}
+    known = counts_of(problem)
+    unused |= {name: count for name, count in (request.counts or {}).items() if name not in known}
+    for name, value in unused.items():
+        if value is not None:
+            raise InputError(
+                f"{name}: {shown(value)} is not used by this plan of {operation}; leave it out"
+            )
+    joins = job.spec.tile is None
+    grid = Grid(job.shape, dtypes[0], job.layout, workers, ahead, joins)
+    compilations()  # says so, if a plan needs kernels
+    plan = replace(plan_problem(problem, dtypes, grid, request), operation=operation)
+    # its memory is that of all threads
+    return plan if workers else _of_this_process(plan, 1)
+
+
+def _arguments(
+    parameters: Sequence[Parameter], given: Mapping[str, Any], outline: RasterOutline
+) -> dict[str, Any]:
+    """Return arguments by which an operation is described on an outline.
+
+    Those without a default that the plan is not given are made up: what they are changes little.
+    """
+    found, kinds = dict(given), {p.name: str(p.annotation) for p in parameters}
+    for parameter in parameters:
+        name, kind = parameter.name, kinds[parameter.name]
+        needed = parameter.default is parameter.empty
+        value = found.get(name)
+        if value is None and not needed:
+            continue
+        if kind.startswith("RasterLike") and not isinstance(value, str):
+            found[name] = _with_codes(_outline(name, value, outline), name, given)
+        elif kind.startswith(("SourcesLike", "PointsLike")):
+            found |= _points(name, value, found, outline)
+        elif value is None:
+            found[name] = [1.0] if kind.startswith("Sequence") else 1.0
+    return found
+
+
+def _outline(name: str, value: Any, like: RasterOutline) -> RasterOutline:
+    """Return the outline of a raster; of one that is not given, on the grid of another."""
+    if value is None:
+        # amounts are floats; directions and marks have a byte
+        dtype = np.dtype(np.float64 if name == "accumulation" else np.uint8)
+        return replace(like, dtype=dtype, nodata=None)
+    if isinstance(value, RasterSpec):
+        return replace(like, shape=value.shape, dtype=np.dtype(value.dtype), nodata=None)
+    return RasterOutline.of(open_raster(value, argument=name))
+
+
+def _with_codes(outline: RasterOutline, name: str, given: Mapping[str, Any]) -> RasterOutline:
+    """Return an outline of directions that tells their codes, of which any take the same."""
+    if name != "direction" or given.get("method") is not None:
+        return outline
+    return replace(outline, attrs={"flow_codes": "taudem", **outline.attrs})
+
+
+def _points(
+    name: str, value: Any, given: Mapping[str, Any], outline: RasterOutline
+) -> dict[str, Any]:
+    """Return arguments for sources: as many points, all in the first cell of the grid."""
+    arguments: dict[str, Any] = {}
+    count = 1
+    if given.get("source_cost") is not None:
+        spec = SourceSpec(label=given.get("label"), source_cost=given["source_cost"])
+        count = count_runs(read_columns(value, spec, name)[1].source_cost)
+        arguments["source_cost"] = {"multiplier": list(range(1, count + 1))}
+    elif value is not None and not isinstance(value, str):
+        layer = read_layer(value, name)
+        if layer is not None:
+            count = len(layer.geometry)
+        elif np.ndim(value) == 2 and np.shape(value)[1] == 2 and np.shape(value) != outline.shape:
+            count = len(as_points(value, name, Georeference()))
+    # what belongs to the sources themselves
+    arguments |= {n: None for n in ("label", "source_values") if given.get(n) is not None}
+    arguments |= {n: 0.0 for n in ("initial_cost",) if given.get(n) is not None}
+    place = outline.georeference
+    x, y = (0.0 if axis is None else float(axis[0]) for axis in (place.x, place.y))
+    return {name: [(x, y)] * max(count, 1), **arguments}
+
+
 def _estimate_for(operation: OperationFacts, first: str, subject: object) -> str:
     """Return the name of the estimating function for a raster or for a graph."""
     of_raster, of_graph = operation.estimates
-    if of_raster is None and of_graph is None:
+    if of_raster is None and of_graph is None and not operation.by_job:
         raise InputError(f"{operation.name} has no plan; call it on a part of the raster first")
     if isinstance(subject, Graph):
         if of_graph is None:

@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 
 from orograph.arguments.settings import setting, thread_count
-from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL, join_on_gpus
+from orograph.engines.quadtree_pass import join_on_gpus
 from orograph.engines.sweep_graphs import level_of_tasks, levels_above
 from orograph.kernels.device import SHARE_OF_TILES
 from orograph.plans.plan import (
-    CLIENT_BYTES,
     GPU_CONTEXT_BYTES,
-    GPU_WORKER_BYTES,
     TASK_BYTES,
     TASKS_KNOWN,
     TASKS_OF_WORKER,
-    WORKER_BYTES,
-    Plan,
     RasterSpec,
     bytes_of,
     size_of,
@@ -170,49 +166,6 @@ class Grid:
         above = levels_above(tree, lowest, 0 if self.workers else 1)
         # Each node once on the way up and once on the way down, and the root's own task.
         return 2 * sum(map(tree.count, (lowest, *above))) + 1
-
-    def plan_sweep(
-        self,
-        operation: str,
-        *,
-        workers: int,
-        memory: int,
-        written: int,
-        checkpoints: int,
-        border: tuple[int, int],
-        reads: int = 1,
-    ) -> Plan:
-        """Return the plan of a sweep that does not produce a table.
-
-        ``memory`` and ``checkpoints`` are the bytes of a thread and of its checkpoints, not
-        counting those of borders; ``border`` is the bytes of a border cell in both; ``written`` is
-        the bytes of a cell of the result; ``reads`` is how often each cell is read.
-        """
-        (in_memory, saved), tasks = border, self.tasks_of_sweep
-        memory += min(self.ahead, self.shard_cells * self.dtype.itemsize)
-        idle, threads, on_gpu = WORKER_BYTES, 1, 0
-        if self.gpus is not None:
-            idle, threads = GPU_WORKER_BYTES, self.gpus.threads
-            # a thread has one tile at a time
-            at_once = min(threads, self.tree.count(0))
-            memory *= at_once
-            on_gpu = GPU_CONTEXT_BYTES + at_once * self.tile_cells * GPU_BYTES_A_CELL
-        return Plan(
-            operation=operation,
-            shape=self.shape,
-            tile=self.tile,
-            shard=self.layout.shard,
-            tiles=self.tree.count(0),
-            tasks=tasks,
-            memory_per_worker=idle + memory + 4 * sum(self.shape) * in_memory,
-            memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
-            bytes_read=reads * self.cells * self.dtype.itemsize,
-            bytes_written=self.cells * written,
-            bytes_checkpoints=checkpoints + 4 * self.shards * self.shard * saved,
-            workers=workers,
-            memory_gpu=on_gpu,
-            threads_per_worker=threads,
-        )
 
 
 def open_grid(

@@ -18,6 +18,7 @@ from orograph.kernels.polygons.contours import (
     trace_contours,
 )
 from orograph.polygons.job import TracingProblem
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -37,6 +38,14 @@ class Contours(TracingProblem):
     name = "isochrones"
     stage = "trace_contours"
     halo = 1
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk of a run, with a vertex to fifty cells.
+
+        So many a smooth field has with some ten levels.
+        """
+        vertices = round(cells.grid * 0.02)
+        return Bytes(cells.itemsize + 8 + 2, checkpoints=vertices * 40, table=vertices * 400)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels for costs of a dtype."""

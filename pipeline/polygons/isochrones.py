@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_LEVELS = 254
 
 
-@operation("orograph.polygons.estimate:estimate_isochrones")
+@operation()
 def isochrones(
     cost: RasterLike,
     levels: Sequence[float],

@@ -27,7 +27,7 @@ LABELS = ("allocation", "labels", "watershed", "depression", "link")
 """Names of labels among the rasters of results."""
 
 
-@operation("orograph.polygons.estimate:estimate_polygonize")
+@operation()
 def polygonize(
     labels: RasterLike,
     *,

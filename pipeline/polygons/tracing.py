@@ -19,6 +19,7 @@ from orograph.kernels.polygons.rings import (
     trace_boundaries,
 )
 from orograph.polygons.job import TracingProblem
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
@@ -53,6 +54,13 @@ class Tracing(TracingProblem):
     name = "polygonize"
     stage = "trace_boundaries"
     halo = 1
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk of a run, with a corner of a polygon to ten cells."""
+        # labels of floats become whole numbers
+        whole = 8 if cells.dtypes[0].kind == "f" else 0
+        corners = round(cells.grid * 0.1)
+        return Bytes(cells.itemsize + 30 + whole, checkpoints=corners * 16, table=corners * 200)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels for labels of a dtype; floats become int64."""

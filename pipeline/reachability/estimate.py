@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orograph.components.estimate import estimate_components
+from orograph.components.components import Components
+from orograph.plans.formulas import Request, plan_problem
 from orograph.plans.grid import Grid, limit_of_worker, room_to_keep
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
 from orograph.reachability.pairs import PAIRS_A_TASK
@@ -47,7 +48,8 @@ def estimate_reach(
     client, tasks = CLIENT_BYTES + 2 * borders, 2 * grid.shards
     read, checkpoints = grid.cells * grid.dtype.itemsize, grid.cells * 16
     if pairs > 1:
-        first = estimate_components(grid, workers=workers, connectivity=connectivity)
+        components = Components(0, connectivity, 1, output_names=())
+        first = plan_problem(components, [grid.dtype], grid, Request(workers))
         worker, client = max(worker, first.memory_per_worker), max(client, first.memory_client)
         tasks = first.tasks + -(-pairs // min(PAIRS_A_TASK, -(-pairs // (4 * workers))))
         # Read once for the components and once for the searches.

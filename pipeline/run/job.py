@@ -151,6 +151,8 @@ class UnstoredJob(Job[T]):
     """Function that makes the result from the engine and the attributes, after the run."""
     compile_kernels: Callable[[], None] | None = None
     is_layer: bool = False
+    problem: Any = None
+    """Problem that the engine solves, if it is one on rasters, by which the run is planned."""
 
     stored = False
 
@@ -448,6 +450,7 @@ def layer_job(
         result,
         partial(problem.compile_kernels, [raster.dtype for raster in rasters], True),
         is_layer=True,
+        problem=problem,
         spec=spec,
     )
 

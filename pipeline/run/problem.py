@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from orograph.tiles.arguments import check_integer
+from orograph.tiles.errors import InputError
 from orograph.tiles.store.create import Variable
 
 
@@ -26,6 +28,71 @@ class GridProblem(Protocol):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Rasters that the run writes: names, dtypes, fill values."""
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Numbers of cells of a planned run, and what is known of them."""
+
+    grid: int
+    tile: int
+    """Cells of the largest tile."""
+    shard: int
+    """Cells of the largest shard."""
+    band: int
+    """Cells of a row of shards."""
+    dtypes: tuple[np.dtype[Any], ...]
+    """Dtypes of the rasters of the problem."""
+    on_gpu: bool = False
+    """Whether a GPU works on the tiles, so that a worker only decodes and encodes them."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers that the plan was given, such as that of pits."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a cell of the first raster."""
+        return int(self.dtypes[0].itemsize)
+
+    def count(self, name: str, usual: int) -> int:
+        """Return a number that the plan was given, checked; else the usual one.
+
+        Raises
+        ------
+        InputError
+            If there cannot be as many in the grid.
+        """
+        if name not in self.counts:
+            return usual
+        return check_integer(name, self.counts[name], 0, self.grid)
+
+    def share(self, number: int, cells: int) -> int:
+        """Return how many of a number that is spread evenly lie in some cells."""
+        return -(-number * cells // self.grid)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Memory and disk that the run of a problem takes, beside those of its output rasters.
+
+    `orograph.plans.formulas` makes a plan of them, by a formula for each engine.
+    """
+
+    cell: int = 0
+    """Bytes of a cell of a tile that is worked on; for distances, of its state, which is kept."""
+    shard_cell: int = 0
+    """Bytes of a cell of a shard that is read or written."""
+    more: int = 0
+    """Bytes of a task that do not depend on cells alone."""
+    border: tuple[int, int] = (0, 0)
+    """Bytes of a cell of a border: in memory, and in checkpoints."""
+    checkpoints: int = 0
+    """Bytes of checkpoints, without those of borders."""
+    table: int = 0
+    """Bytes of memory for the table that the client writes."""
+    columns: int = 0
+    """Bytes of the table in the result."""
+    read_again: int = 0
+    """Bytes that are read more than once."""
 
 
 class ProblemFacts:
@@ -58,6 +125,17 @@ class ProblemFacts:
         """Cells a side that a tile must have, so that no edge goes beyond its neighbours."""
         return 1
 
+    formula: ClassVar[str]
+    """Name of the formula of `orograph.plans.formulas` that plans a run: that of its engine."""
+    counted_for_plans: ClassVar[tuple[str, ...]] = ()
+    """Names of the numbers, such as that of pits, by which `bytes` tells what its run takes."""
+    planned_on_gpus: ClassVar[bool] = False
+    """Whether what its run takes of a GPU is known."""
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, by which it is planned."""
+        raise InputError(f"{self.name} has no plan: nothing tells what its run takes")
+
     def identity(self) -> dict[str, Any]:
         """Return all that decides the result beside the rasters, in JSON types, by field."""
         return {"operation": self.name, **_facts_of_fields(self)}
@@ -69,9 +147,14 @@ class ProblemFacts:
         """
 
 
+def bytes_written(problem: Any) -> int:
+    """Return the bytes of a cell of all rasters that a problem writes."""
+    return sum(np.dtype(variable.dtype).itemsize for variable in problem.outputs)
+
+
 def on_backend(problem: Any, backend: str) -> Any:
     """Return a problem set to a backend; one that always runs on the same as it is."""
-    fixed = "backend" not in {field.name for field in fields(problem)}
+    fixed = "backend" not in {f.name for f in fields(problem)}
     return problem if fixed or problem.backend == backend else replace(problem, backend=backend)
 
 
@@ -109,5 +192,5 @@ def facts_of(value: Any) -> Any:
 def _facts_of_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that decide a result, by name."""
     irrelevant = getattr(value, "irrelevant", ())
-    names = [field.name for field in fields(value) if field.name not in irrelevant]
+    names = [f.name for f in fields(value) if f.name not in irrelevant]
     return {name: facts_of(getattr(value, name)) for name in names}

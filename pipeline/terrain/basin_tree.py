@@ -27,6 +27,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.order import order_cells
+from orograph.run.problem import Bytes, CellCounts, bytes_written
 from orograph.tiles.arrays import Array, Columns, Integers, Keys
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
@@ -114,6 +115,10 @@ class _Edges(Columns):
     saddles: Cells
 
 
+# bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
+PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 48
+
+
 @dataclass(frozen=True)
 class BasinTree(SweepProblem):
     """Merge tree of basins as a sweep problem; subclasses define its terminals and results."""
@@ -128,6 +133,38 @@ class BasinTree(SweepProblem):
     takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
     """Whether heights are ordered from high to low."""
+
+    planned_on_gpus = True
+    counted_for_plans = ("pits",)
+    read_twice: ClassVar[bool] = True
+    """Whether cells are read again on the way down, where trees are saved for that."""
+    saves_trees: ClassVar[bool] = True
+    """Whether the trees of tiles are saved for the way down."""
+
+    def pits(self, cells: CellCounts) -> int:
+        """Return the number of pits that is planned for: that of white noise, if none is given."""
+        # more than terrain has: one cell in each neighbourhood is the lowest
+        return cells.count("pits", cells.grid // (self.connectivity + 1))
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, but for a table."""
+        pits, saves = self.pits(cells), self.saves_trees
+        in_tile, in_shard = (cells.share(pits, part) for part in (cells.tile, cells.shard))
+        written = bytes_written(self)
+        # in 16 bits where they can be counted
+        label = 2 if in_tile < 2**16 else 4
+        labels = label if self.read_twice else 0
+        cell, shard_cell = 2 * max(cells.itemsize, 4) + 4 + label + written, labels + 2 * written
+        if cells.on_gpu:  # where cells are decoded, and levels encoded
+            cell, shard_cell = cells.itemsize + label, labels + written
+        return Bytes(
+            cell,
+            shard_cell,
+            in_tile * PIT_OF_TILE + (in_shard * PIT_OF_SHARD if saves else 0),
+            border=(200, 60),
+            checkpoints=cells.grid * labels + (pits * PIT_STORED if saves else 0),
+            read_again=cells.grid * cells.itemsize if self.read_twice else 0,
+        )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of merge trees, which CPUs make of what a GPU finds, too."""

@@ -20,6 +20,7 @@ from orograph.kernels.terrain.order import order_cells
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunSpec, TableOptions
+from orograph.run.problem import Bytes, CellCounts
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     LeafState,
@@ -38,7 +39,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import RasterLike
-from orograph.tiles.store.create import Variable
+from orograph.tiles.store.create import TABLE_ROWS, Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,6 +56,17 @@ LABELS = Variable(
 
 HEIGHTS = ("elevation", "spill_elevation", "depth")
 """Columns with the units of the elevation."""
+
+
+# depressions of a pit; bytes of one: its row, in the table, and while it is made in its tile, and
+# while its row of shards is joined
+DEPRESSIONS, DEPRESSION_ROW, DEPRESSION_COLUMNS, DEPRESSION_LINKS = 2, 8 * 8, 13 * 8, 2 * 8
+DEPRESSION_OF_TILE, DEPRESSION_JOINED = 180, 200
+# of a height of cells under water: its row, and while its tile is counted, or added to the table
+HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 100, 100
+# of floats each cell under water has its own; those of terrain and of noise are four in ten. They
+# are rows unless their pits are decided in their tile, which have this many or more of them
+WET, HEIGHTS_OF_PIT, CELLS_OF_PIT = 0.4, 8, 3
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,32 @@ class Depressions(FateTree):
     labels: bool
 
     name = "depressions"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, with two depressions for each pit."""
+        needs, pits = super().bytes(cells), self.pits(cells)
+        heights, count = max(int(WET * cells.grid) - CELLS_OF_PIT * pits, 0), DEPRESSIONS * pits
+        if cells.dtypes[0].kind != "f":
+            heights = min(heights, HEIGHTS_OF_PIT * pits)
+        in_tile, in_shard = (cells.share(heights, part) for part in (cells.tile, cells.shard))
+        in_band = cells.share(count, cells.band)
+        rows_read = in_shard * 2 * HEIGHT_ROW
+        # of each column less than a chunk waits while the next row of shards is joined
+        kept = min(count - in_band, TABLE_ROWS) * DEPRESSION_COLUMNS
+        return replace(
+            needs,
+            more=needs.more
+            + cells.share(count, cells.tile) * DEPRESSION_OF_TILE
+            + cells.share(count, cells.shard) * 2 * DEPRESSION_ROW
+            + in_tile * HEIGHT_OF_TILE
+            + rows_read,
+            checkpoints=needs.checkpoints
+            + count * DEPRESSION_ROW
+            + (count - in_band) * DEPRESSION_LINKS
+            + heights * HEIGHT_ROW,
+            table=in_band * DEPRESSION_JOINED + rows_read + in_tile * HEIGHT_ADDED + kept,
+            columns=count * DEPRESSION_COLUMNS,
+        )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of merge trees, and those that measure depressions."""
@@ -254,7 +292,7 @@ def _cell_area(place: Georeference) -> float | None:
     return float(dy * dx * place.metres**2)
 
 
-@operation("orograph.terrain.estimate:estimate_depressions")
+@operation(counts=("pits",))
 def depressions(
     elevation: RasterLike,
     *,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OUTPUTS = ("filled", "depth", "depression")
 
 
-@operation("orograph.terrain.estimate:estimate_fill")
+@operation(counts=("pits",))
 def fill_depressions(
     elevation: RasterLike,
     *,

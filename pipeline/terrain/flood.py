@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
-@operation("orograph.terrain.estimate:estimate_flood")
+@operation(counts=("pits",))
 def flood_level(
     elevation: RasterLike,
     sources: SourcesLike,

@@ -57,6 +57,7 @@ class Passes(BasinTree):
     paths: bool
 
     name = "pass-elevation"
+    read_twice = saves_trees = False  # all is decided on the way up
     outputs: ClassVar[tuple[Variable, ...]] = ()
     coordinates = ("point_y", "point_x", "target_y", "target_x")
 
@@ -275,7 +276,7 @@ def _join_groups(
     return place, [(start := int(place[a]), start + n, start + n + m) for a, n, m in joined]
 
 
-@operation("orograph.terrain.estimate:estimate_passes")
+@operation(counts=("pits",))
 def pass_elevation(
     elevation: RasterLike,
     points: PointsLike,

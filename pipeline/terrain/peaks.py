@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from orograph.kernels.terrain.order import order_indices
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunSpec, TableOptions
+from orograph.run.problem import Bytes, CellCounts
 from orograph.run.run import ResultTable
 from orograph.terrain.basin_tree import (
     NO_LABELS,
@@ -40,6 +41,9 @@ HEIGHTS = ("elevation", "col_elevation", "prominence")
 """Columns with the units of the elevation."""
 
 
+PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made, and in it
+
+
 @dataclass(frozen=True)
 class Peaks(FateTree):
     """Peaks as a problem of the quadtree sweep: pits of the terrain turned upside down."""
@@ -48,6 +52,19 @@ class Peaks(FateTree):
 
     name = "peaks"
     upside_down = True
+
+    read_twice = False
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, with a peak for each pit."""
+        needs, pits = super().bytes(cells), self.pits(cells)
+        return replace(
+            needs,
+            more=needs.more + cells.share(pits, cells.shard) * 2 * PEAK_ROW,
+            checkpoints=needs.checkpoints + pits * PEAK_ROW,
+            table=pits * (2 * PEAK_ROW + PEAK_COLUMNS),
+            columns=pits * PEAK_COLUMNS,
+        )
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return no terminals: no peak is fixed beforehand."""
@@ -132,7 +149,7 @@ class PeakTable(TableMaker):
         return {name: (("peak",), [column]) for name, column in columns.items()}
 
 
-@operation("orograph.terrain.estimate:estimate_peaks")
+@operation(counts=("pits",))
 def peaks(
     elevation: RasterLike,
     *,

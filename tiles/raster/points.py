@@ -199,9 +199,15 @@ def _nearest(values: Coordinates, axis: Coordinates | None, length: int, side: f
 
     ``side`` is that of the cell where there is one alone.
     """
-    centres = np.arange(length, dtype=np.float64) if axis is None else axis
     if length == 1:
-        return np.where(np.abs(values - centres[0]) <= side / 2, 0, -1).astype(np.int64)
+        centre = 0.0 if axis is None else axis[0]
+        return np.where(np.abs(values - centre) <= side / 2, 0, -1).astype(np.int64)
+    if axis is None:  # centres are at whole numbers: of many rows no list is made
+        whole = np.floor(values)
+        with np.errstate(invalid="ignore"):  # infinity less itself
+            index = np.minimum(whole + (values - whole >= 0.5), length - 1)
+        return np.where((values >= -0.5) & (values <= length - 0.5), index, -1).astype(np.int64)
+    centres = axis
     descending = centres[0] > centres[-1]
     ascending = centres[::-1] if descending else centres
     # Cells end halfway between centres. A point on the edge of two cells belongs to the one of

@@ -43,6 +43,7 @@ from orograph.tiles.raster.from_zarr import (
 )
 from orograph.tiles.raster.interface import Raster
 from orograph.tiles.raster.marks import warn_of_nodata
+from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.store.publish import partial_path, partial_storage
 from orograph.tiles.store.raster import StoreRaster
@@ -158,7 +159,7 @@ def _open(
 ) -> Raster:
     import xarray as xr
 
-    if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):
+    if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster | RasterOutline):
         _check_name(type(source).__name__, source.name, variable)
         return source
     if isinstance(source, str):

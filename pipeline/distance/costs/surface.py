@@ -30,6 +30,7 @@ from orograph.tiles.grid.units import (
 )
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import ValidRaster
+from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.places import LevelRaster, PlaceRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_raster
 from orograph.tiles.raster.scaled import scaled
@@ -137,6 +138,8 @@ def open_surface(
         if MODELS[cost].neutral_friction is None:
             raise InputError(f"friction: not used by the model {cost!r}; leave it out")
         named["friction"] = open_raster(friction, argument="friction")
+    if rasters is None and isinstance(named[name], RasterOutline):  # a plan need not have them
+        rasters = dict.fromkeys(MODELS[cost].further, named[name])
     for further, source in _further_rasters(cost, rasters).items():
         named[further] = open_raster(source, argument=further)
     for own, other in named.items():

@@ -31,6 +31,7 @@ from orograph.kernels.relax.border import (
 )
 from orograph.kernels.stages import kernel
 from orograph.run.context import RunContext
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -75,6 +76,11 @@ class Eikonal(FrontierProblem):
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
     """Backend that marches the tiles: ``"numba"`` or ``"cuda"``."""
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run."""
+        # value, cost, whether it waits; and its place in the heap
+        return Bytes(8 + 8 + 1 + 24, self.dtype.itemsize)
 
     def tiled(self, context: RunContext) -> RunContext:
         """Return the same context, in which tiles stay as they are stored."""

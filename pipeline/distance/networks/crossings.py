@@ -33,7 +33,7 @@ from orograph.kernels.shortest_path_tree.crossings import (
 from orograph.polygons.job import TracedParts, TracingProblem
 from orograph.results.paths import line_lengths
 from orograph.run.context import RunContext
-from orograph.run.problem import on_backend
+from orograph.run.problem import Bytes, CellCounts, on_backend
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -56,6 +56,10 @@ class ZoneCrossings(TracingProblem):
 
     allocation: AllocationProblem
     shape: tuple[int, int]
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run: costs and steps, and labels in three forms."""
+        return Bytes(2 * cells.itemsize + 4 * self.allocation.distance.dtype.itemsize + 3 * 8)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels by a part of four by four cells."""

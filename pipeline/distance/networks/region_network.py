@@ -36,7 +36,7 @@ class NetworkOptions(PlaceOptions, ReachOptions, LayerOptions, total=False):
 NetworkOptions.__doc__ = LayerOptions.__doc__  # of the layer that is written
 
 
-@operation("orograph.distance.networks.estimate:estimate_network")
+@operation()
 def region_network(
     friction: RasterLike,
     regions: SourcesLike,

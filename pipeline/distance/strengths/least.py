@@ -11,6 +11,7 @@ import numpy as np
 
 from orograph.distance.strengths.growth import Growth
 from orograph.engines.map_overlap import LocalProblem
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.window import Window
@@ -38,6 +39,10 @@ class LeastOfRuns(LocalProblem):
     """Growth of the costs of each set along paths; None: its costs are accumulated already."""
     outputs: tuple[Variable, ...]
     """Rasters of a set that the result keeps."""
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run: of both sets as read, and of the least."""
+        return Bytes(2 * sum(dtype.itemsize for dtype in cells.dtypes))
 
     def solve(
         self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]

@@ -40,6 +40,12 @@ class StrongSources(StagedProblem):
     backend: str = "numba"
 
     name = "cost-distance"
+    sets_in_memory = 3  # the run, the least of those before it, and both merged
+
+    @property
+    def runs(self) -> int:
+        """Number of runs in turn: one for each strength."""
+        return len(self.problems)
 
     @property
     def leading(self) -> Any:

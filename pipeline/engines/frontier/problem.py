@@ -25,6 +25,7 @@ from orograph.tiles.raster.raster import Raster
 class FrontierProblem(FrontierDefaults, ProblemFacts):
     """Base class of problems whose tiles improve one another; see `FrontierInterface`."""
 
+    formula = "frontier"
     backend: Any
 
     tiled_for_cpus: ClassVar[bool] = False

@@ -22,7 +22,7 @@ LONGEST = 1024
 """Greatest length of a trench, in rows or columns; a window around a pit is twice as wide."""
 
 
-@operation("orograph.flow.breach.estimate:estimate_breach")
+@operation()
 def breach_depressions(
     elevation: RasterLike,
     *,

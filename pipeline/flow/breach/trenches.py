@@ -12,6 +12,7 @@ import numpy.typing as npt
 from orograph.engines.map_overlap import LocalProblem
 from orograph.kernels.flow.breach import compile_kernels, find_pits
 from orograph.kernels.stages import kernel
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.orientation import Orientation
@@ -40,6 +41,12 @@ class Trenches(LocalProblem):
 
     name = "breach-depressions"
     stage = "dig_trenches"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run: of parts, and of the window of a pit."""
+        window = (2 * self.reach + 1) ** 2 * (4 + 1 + 8 + 8)
+        # the surface, with its marks and pits
+        return Bytes(cells.itemsize + 8 + 2 + 2, 2 * 8, window)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels that find pits and dig trenches."""

@@ -23,6 +23,7 @@ from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, m
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -74,6 +75,11 @@ class FlowLengths(FlowProblem):
 
     name = "flow-distance"
     stage = "measure_paths"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes."""
+        # a length, and marks of a stream and of what it reaches
+        return self.flow_bytes(cells, 8 + 2 + sum(dtype.itemsize for dtype in cells.dtypes[1:]))
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of path lengths."""
@@ -153,7 +159,7 @@ class FlowLengths(FlowProblem):
         return found
 
 
-@operation("orograph.flow.estimate:estimate_distance")
+@operation()
 def flow_distance(
     direction: RasterLike,
     to: RasterLike | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -19,6 +19,7 @@ from orograph.operations.operation import operation
 from orograph.run.cluster.compute import load
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunOptions, RunSpec
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
@@ -60,6 +61,13 @@ class Drainage(Watersheds):
     name = "height-above-drainage"
     outputs: ClassVar[tuple[Variable, ...]] = (HEIGHT,)
     numbered = False
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, in which all rasters are read twice."""
+        needs, read = super().bytes(cells), sum(dtype.itemsize for dtype in cells.dtypes)
+        # a height, and a mark of a stream
+        others = read - cells.itemsize + 8 + 1
+        return replace(needs, cell=needs.cell + others, read_again=cells.grid * read)
 
     def concern(self, result: xr.Dataset) -> str | None:
         """Return a warning if cells lie below their streams; a store is looked at in places."""
@@ -144,7 +152,7 @@ def _subtract(heights: Array, others: Array) -> Array:
     return found
 
 
-@operation("orograph.flow.estimate:estimate_drainage")
+@operation()
 def height_above_drainage(
     elevation: RasterLike,
     direction: RasterLike,

@@ -8,7 +8,7 @@ and orders the links. Lines are made of the cells that tiles have kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from orograph.kernels.flow.streams import (
 )
 from orograph.results.tables import OF_LINKS
 from orograph.run.context import RunContext
+from orograph.run.problem import Bytes, CellCounts
 from orograph.run.run import ResultTable
 from orograph.terrain.basin_tree import places_of
 from orograph.tiles.arguments import as_text
@@ -98,6 +99,10 @@ class LeafState:
     starts: npt.NDArray[np.bool_]
 
 
+PIECE, VERTEX, WRITTEN = 64, 120, 24
+"""Bytes of a cell of a stream in a piece, in the table, and in the store."""
+
+
 @dataclass(frozen=True)
 class StreamNetwork(FlowProblem):
     """Links of streams and their orders as a problem of the quadtree sweep."""
@@ -112,6 +117,17 @@ class StreamNetwork(FlowProblem):
     stage = "trace_pieces"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(OF_LINKS, ("links",))
     as_lines = "; stream_lines writes the links of a result as lines"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, where a share of all cells are streams."""
+        others, streams = sum(dtype.itemsize for dtype in cells.dtypes[1:]), cells.grid // 10
+        needs = self.flow_bytes(cells, 2 * others + 1 + round(PIECE / 10))
+        return replace(
+            needs,
+            checkpoints=needs.checkpoints + streams * PIECE,
+            table=streams * VERTEX,
+            columns=streams * WRITTEN,
+        )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of paths and of the pieces of streams."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
-@operation("orograph.flow.estimate:estimate_streams")
+@operation()
 def streams(
     direction: RasterLike,
     accumulation: RasterLike,

@@ -17,6 +17,7 @@ from orograph.kernels.flow.longest import compile_kernels, join_longest, longest
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
+from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -67,6 +68,10 @@ class UpstreamLengths(FlowProblem):
 
     name = "upstream-length"
     stage = "longest_paths"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes."""
+        return self.flow_bytes(cells, 8 + 2)  # a length, and marks
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of longest paths."""
@@ -147,7 +152,7 @@ class UpstreamLengths(FlowProblem):
         return found
 
 
-@operation("orograph.flow.estimate:estimate_upstream_length")
+@operation()
 def upstream_length(
     direction: RasterLike,
     *,

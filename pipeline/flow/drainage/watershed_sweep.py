@@ -20,6 +20,7 @@ from orograph.flow.flow_problem import FlowProblem, refuse_circle
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.ends import compile_kernels, label_ends, replace_labels
+from orograph.run.problem import Bytes, CellCounts
 from orograph.run.run import ResultTable
 from orograph.terrain.basin_tree import cells_in, places_of
 from orograph.tiles.arrays import Array, Integers
@@ -102,6 +103,15 @@ class Watersheds(FlowProblem):
 
     name = "watersheds"
     stage = "label_ends"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, with the saved labels of each shard."""
+        needs, label = self.flow_bytes(cells, 2 * 4), 4
+        return replace(
+            needs,
+            shard_cell=needs.shard_cell + label,
+            checkpoints=needs.checkpoints + cells.grid * label,
+        )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of paths and of the labels of their ends."""

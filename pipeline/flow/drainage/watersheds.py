@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
-@operation("orograph.flow.estimate:estimate_watersheds")
+@operation()
 def watersheds(
     direction: RasterLike,
     outlets: PointsLike | None = None,

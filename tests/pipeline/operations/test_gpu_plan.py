@@ -214,8 +214,8 @@ def test_what_a_plan_for_gpus_depends_on() -> None:
         (og.hop_distance, {"gpu_memory": "much"}, "gpu_memory: 'much'; give bytes, at least 1"),
         (og.peaks, {"gpu_memory": True}, "gpu_memory: True; give bytes"),
         (og.peaks, {"gpu_memory": "0.5 GiB"}, "gpu_memory: '0.5 GiB'; CUDA itself takes"),
-        (og.flow_direction, {"gpu_memory": "8 GiB"}, "unexpected keyword argument 'gpu_memory'"),
-        (og.cost_distance, {"gpu_memory": "8 GiB", "cost": "eikonal"}, "gpu_memory: cost='eik"),
+        (og.flow_direction, {"gpu_memory": "8 GiB"}, "gpu_memory: flow-direction is pl"),
+        (og.cost_distance, {"gpu_memory": "8 GiB", "cost": "eikonal"}, "gpu_memory: eikonal-d"),
         (og.hop_distance, {"gpu_memory": "8 GiB", "memory_limit": 9}, "memory_limit: 9; on GPUs"),
     ],
 )  # fmt: skip

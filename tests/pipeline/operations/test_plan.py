@@ -19,6 +19,7 @@ from any_model import build
 from scipy import sparse
 
 import orograph as og
+from orograph.arguments.settings import thread_count
 from orograph.cli.main import main
 from orograph.components.components import Components
 from orograph.engines.frontier.field import join_tiles
@@ -27,11 +28,14 @@ from orograph.graphs.dense_paths import blocked
 from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
+from orograph.operations.plan import plan_job
+from orograph.plans.formulas import Request
 from orograph.plans.grid import open_grid
 from orograph.plans.plan import CLIENT_BYTES
 from orograph.run.checkpoints import MemoryCheckpoints
 from orograph.run.context import RunContext
 from orograph.run.options import BYTES_A_SHARD
+from orograph.run.problem import ProblemFacts
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink, StoreSink
@@ -518,7 +522,7 @@ with event.install_recorder("numba:compile") as compiled:
     operations = [og.DistanceIndex.build, *map(og.__getattr__, og.__all__)]
     operations = [o for o in operations if isinstance(o, og.Operation)]
     for operation in operations:
-        if operation.estimates[0] and operation is not og.all_pairs:
+        if operation is not og.all_pairs and operation is not og.shortest_paths:
             operation.plan(cells)
     for cost in NAMED:
         og.DistanceIndex.build.plan(cells, cost=cost, cell_size=1)
@@ -611,6 +615,51 @@ def test_searches_between_more_pairs_begin_with_components() -> None:
         needed = small.memory_per_worker - small.memory_kept
         left = max(int(0.8 * limit) - needed, 0)
         assert small.memory_kept == min(limit // 2, left, 25 * 10**6 * 24)
+
+
+JOBS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a sweep": (og.minimum_spanning_forest, {}),
+    "a table": (og.connected_components, {"outputs": TABLE}),
+    "distances": (og.cost_distance, {"sources": [(3, 4)], "connectivity": 16}),
+    "two stages": (og.cost_distance, {"sources": [(3, 4)], "outputs": ("cost", "allocation")}),
+    "strong sources": (
+        og.walking_time, {"sources": [(3, 4), (1, 1)], "source_cost": {"multiplier": [1, 2]}},
+    ),
+    "parts": (og.breach_depressions, {"max_length": 4}),
+    "stages of heights": (
+        og.flow_accumulation, {"method": "dinf", "depressions": "breach", "flats": "gradient"},
+    ),
+    "a layer": (og.region_network, {"regions": [(3, 4), (1, 1)]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", JOBS)
+def test_a_run_is_planned_as_its_arguments_are(name: str, workers: int) -> None:
+    """By its job a run tells whether workers have the memory that it needs."""
+    operation, arguments = JOBS[name]
+    cells = rough((40, 50))
+    threads = 0 if workers else thread_count()
+    request = Request(max(workers, 1), threads)
+    job = operation.describe(cells, tile=16, **arguments)
+    planned = plan_job(operation.__name__, job, request, workers)
+    assert planned == operation.plan(cells, tile=16, workers=workers, **arguments)
+    assert planned.bytes_written == 40 * 50 * sum(
+        np.dtype(v.dtype).itemsize for v in job.problem.outputs
+    ) + (200 * 40 if name == "a table" else 0)
+
+
+def test_a_problem_that_tells_nothing_has_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Components, "bytes", ProblemFacts.bytes)
+    with pytest.raises(og.InputError, match="components has no plan: nothing tells what its run t"):
+        og.connected_components.plan(rough((4, 5)))
+
+
+def test_a_plan_refuses_what_its_run_refuses() -> None:
+    with pytest.raises(og.InputError, match="max_cost: -1"):
+        og.cost_distance.plan(rough((4, 5)), max_cost=-1)
+    with pytest.raises(og.InputError, match="pits: 3 is not used by this plan of flow_accumulatio"):
+        og.flow_accumulation.plan(np.ones((4, 5), np.uint8), codes="taudem", pits=3)
 
 
 SPEC = og.RasterSpec((9, 9))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import LazyRaster, open_raster
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.publish import staged_store
+from orograph.tiles.store.publish import mark_complete
 from orograph.tiles.store.sink import StoreSink
 
 if TYPE_CHECKING:
@@ -84,28 +83,27 @@ def store_computed(
     keys = list(flatten([array.__dask_keys__() for array in pieces]))
     whole = optimize(HighLevelGraph.merge(*(array.dask for array in pieces)), keys)
     tasks: dict[Any, Any] = convert_legacy_graph(dict(whole))
-    with ExitStack() as stack:
-        layer = Layers("input", token).name("write")
-        ends = []
-        for number, (target, raster) in enumerate(rasters.items()):
-            raster.blocks.clear()
-            # whoever began it is gone: this run holds the folder
-            staged = stack.enter_context(staged_store(target, takeover=True))
-            variable = Variable(CELLS, raster.dtype, raster.nodata, raster.attrs)
-            create_store(staged, raster.shape, layout, [variable], raster.georeference)
-            sink = StoreSink(staged)
-            for place in layout.windows(raster.shape):
-                row, column = place.y // layout.shard, place.x // layout.shard
-                end = layer, number, row, column
-                cells = TaskRef((pieces[number].name, row, column))
-                how = raster.convert, sink, place, None if client else cancelled
-                tasks[end] = Task(end, _write_shard, cells, *how)
-                ends.append(end)
-        # `compute` does tasks in the order of the dict: here that of Dask, which knows its own
-        # graphs.
-        ranks = order(tasks)
-        ordered = dict(sorted(tasks.items(), key=lambda task: ranks[task[0]]))
-        compute(ordered, ends, client, cancelled)
+    layer = Layers("input", token).name("write")
+    ends = []
+    for number, (target, raster) in enumerate(rasters.items()):
+        raster.blocks.clear()
+        variable = Variable(CELLS, raster.dtype, raster.nodata, raster.attrs)
+        create_store(target, raster.shape, layout, [variable], raster.georeference)
+        sink = StoreSink(target)
+        for place in layout.windows(raster.shape):
+            row, column = place.y // layout.shard, place.x // layout.shard
+            end = layer, number, row, column
+            cells = TaskRef((pieces[number].name, row, column))
+            how = raster.convert, sink, place, None if client else cancelled
+            tasks[end] = Task(end, _write_shard, cells, *how)
+            ends.append(end)
+    # `compute` does tasks in the order of the dict: here that of Dask, which knows its own graphs.
+    ranks = order(tasks)
+    ordered = dict(sorted(tasks.items(), key=lambda task: ranks[task[0]]))
+    compute(ordered, ends, client, cancelled)
+    # Nobody else writes in the folder of the run: stores that are cut short stay unfinished.
+    for target in rasters:
+        mark_complete(target)
 
 
 def _write_shard(

@@ -50,7 +50,7 @@ from orograph.run.run import Engine
 from orograph.run.scratch import store_computed
 from orograph.run.workspace import Workspace, is_whole, look_at, refuse_unversioned
 from orograph.tiles.concurrent_requests import at_once
-from orograph.tiles.convert.ingest import copy_raster
+from orograph.tiles.convert.ingest import write_raster
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata
@@ -62,6 +62,7 @@ from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
 from orograph.tiles.storage import Location, Storage
 from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
 from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.publish import mark_complete
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 
 if TYPE_CHECKING:
@@ -399,8 +400,10 @@ class StoredSession(Session[T]):
             if isinstance(raster, LazyRaster):
                 lazy[copy] = raster
             else:
-                # whoever began it is gone: this run holds the folder
-                copy_raster(raster, copy, layout.tile, layout.shard, takeover=True)
+                # Nobody else writes in the folder of the run: a copy that is cut short is not
+                # whole, and made anew.
+                write_raster(raster, copy, layout.tile, layout.shard)
+                mark_complete(copy)
         if lazy:
             begin_phase("input")
             store_computed(lazy, layout, context.token, client, self.cancelled)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
@@ -17,15 +18,17 @@ from object_server import S3Server
 from scipy.sparse import coo_array
 
 import orograph as og
-from orograph.run.workspace import IDENTITY, Looked
+from orograph.run.workspace import IDENTITY, Looked, is_whole
 from orograph.tiles import object_storage
+from orograph.tiles.convert.ingest import write_raster
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.object_storage import TAIL_BYTES, ObjectStorage
 from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.publish import staged_store
+from orograph.tiles.store.publish import mark_complete, staged_store
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import using
 from orograph.tiles.store.sink import StoreSink
@@ -282,6 +285,23 @@ def test_an_address_that_cannot_be_used_is_refused(address: str, says: str) -> N
     ):
         with pytest.raises(InputError, match=says):
             write()
+
+
+@pytest.mark.usefixtures("object_memory")
+def test_inputs_of_this_process_are_copied_beside_a_result_in_a_bucket() -> None:
+    whole = og.peaks(GRID)
+    with og.cluster(1, processes=False, dashboard_address=None) as client:
+        for number, cells in enumerate((GRID, da.from_array(GRID, 4) + 0)):
+            found = og.peaks(cells, out=f"memory://copied-{number}.zarr", client=client)
+            assert found.load().drop_attrs().equals(whole.drop_attrs())
+
+
+def test_a_copy_that_was_cut_short_is_not_whole(tmp_path: Path) -> None:
+    raster, copy = open_raster(GRID), LocalStorage(tmp_path / "copy.zarr")
+    write_raster(raster, copy, 4)
+    assert not is_whole(copy)
+    mark_complete(copy)
+    assert is_whole(copy)
 
 
 def test_a_server_that_is_away_is_said(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,19 +134,30 @@ def copy_raster(
     look: Callable[[NDArray[Any]], None] | None = None,
 ) -> None:
     """Copy a raster into a store, as `ingest` does; call ``look`` with each window of cells."""
+    with staged_store(target, overwrite, takeover) as staged:
+        write_raster(raster, staged, tile, shard, look)
+
+
+def write_raster(
+    raster: Raster,
+    storage: Storage,
+    tile: int,
+    shard: int | None = None,
+    look: Callable[[NDArray[Any]], None] | None = None,
+) -> None:
+    """Write a raster as an unfinished store; call ``look`` with each window of cells."""
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
-    with staged_store(target, overwrite, takeover) as staged:
-        stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
-        create_store(staged, raster.shape, layout, [stored], raster.georeference)
-        sink = StoreSink(staged)
-        with unchanged(raster):
-            for window, cells in _read_ahead(raster, layout):
-                if look is not None:
-                    look(cells)
-                for part in layout.windows(window.shape):
-                    place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
-                    sink.write(name, place, cells[part.slices])
+    stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
+    create_store(storage, raster.shape, layout, [stored], raster.georeference)
+    sink = StoreSink(storage)
+    with unchanged(raster):
+        for window, cells in _read_ahead(raster, layout):
+            if look is not None:
+                look(cells)
+            for part in layout.windows(window.shape):
+                place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
+                sink.write(name, place, cells[part.slices])
 
 
 def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:

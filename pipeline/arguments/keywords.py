@@ -2,7 +2,7 @@
 
 A group is two classes. A `TypedDict` has the keywords with their types and describes them in its
 docstring; the class of an operation's ``**options`` derives from those whose keywords it takes. A
-frozen dataclass has their defaults and checks what is given. Signatures, help, the shell and the
+frozen dataclass has their defaults and checks their values. Signatures, help, the shell and the
 reference pages come from the two.
 """
 
@@ -37,7 +37,7 @@ class Keywords:
         return {f.name: f.default for f in known if f.default is not MISSING}
 
     def changed(self) -> dict[str, bool]:
-        """Return by name whether each keyword differs from its default."""
+        """Return a dict that tells for each keyword if its value is not the default."""
         usual = self.defaults()
         return {
             name: getattr(self, name) is not value and getattr(self, name) != value

@@ -327,9 +327,9 @@ def parse_sources(
     first
         Raster on whose valid cells they must lie.
     given
-        What was given about them, with ``source_cost`` as `parse_source_cost` returns it.
+        Keywords about them, with ``source_cost`` as `parse_source_cost` returns it.
     barriers
-        What the other cells are called in errors.
+        Name of the other cells in errors.
     name
         Name of the argument ``sources`` in errors.
     skips

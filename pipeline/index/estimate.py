@@ -19,7 +19,6 @@ from orograph.index.format import Form
 from orograph.plans.grid import memory_of_tasks
 from orograph.plans.plan import CLIENT_BYTES, MIB, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_dtype
-from orograph.tiles.errors import InputError
 from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.raster import ArrayRaster, RasterLike
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
@@ -50,11 +49,6 @@ def estimate_index(
     """
     steps, slopes = StepSpec.of(options), SlopeSpec.of(options)
     if isinstance(raster, RasterSpec):
-        for name in ("links", "barriers"):
-            if getattr(steps, name) is not None:
-                raise InputError(
-                    f"{name}: a RasterSpec has no place for them; plan with the raster itself"
-                )
         outline = RasterOutline(raster.shape, np.dtype(check_dtype("dtype", steps.dtype, DTYPES)))
         raster = outline
         slopes = replace(slopes, friction=None if slopes.friction is None else outline)

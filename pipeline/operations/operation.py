@@ -18,7 +18,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from orograph.arguments.keywords import Choice
-from orograph.arguments.settings import thread_count
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import SlopeSpec, StepSpec
 from orograph.operations.docstrings import keyword_sections, whole_docstring
@@ -286,7 +285,8 @@ def _planned(
 ) -> dict[str, int] | None:
     """Return the planned bytes of the client and a worker for a job, and those kept by choice.
 
-    None if there is no plan. Without a problem on rasters it is that for the arguments of the call.
+    None if it has no plan. A job that does not solve a problem on rasters is planned by the
+    arguments of the call.
 
     ``gpu_memory`` is what tiles may use of each GPU; 0: CPUs do the work.
     """
@@ -298,9 +298,7 @@ def _planned(
     with suppress(InputError, TypeError), without_warnings():
         if getattr(job, "problem", None) is not None:
             gpus = Gpus.of(whole_gpu_memory(gpu_memory), workers) if gpu_memory else None
-            threads = 0 if workers else thread_count()
-            request = Request(max(workers, 1), threads, gpus=gpus)
-            plan = plan_job(operation.__name__, job, request, workers)
+            plan = plan_job(operation.__name__, job, Request(workers, gpus=gpus))
         else:
             of_runs = set(operation.options) - set(OF_PLANS)
             of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}

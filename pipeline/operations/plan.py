@@ -38,6 +38,7 @@ from orograph.tiles.raster.points import as_points
 from orograph.tiles.raster.raster import (
     CHOICE,
     LazyRaster,
+    Raster,
     StoreRaster,
     open_raster,
 )
@@ -129,6 +130,12 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     given = signature.bind_partial(*args, **{n: v for n, v in kwargs.items() if n in own}).arguments
     given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
     subject, opened = given.pop(first), None
+    if isinstance(subject, RasterSpec):
+        for name in PLACED:
+            if given.get(name) is not None:
+                raise InputError(
+                    f"{name}: a RasterSpec has no place for them; plan with the raster itself"
+                )
     if operation.by_job and not isinstance(subject, Graph):
         return _plan_by_job(operation, subject, given, workers)
     estimate = _estimate_for(operation, first, subject)
@@ -178,32 +185,23 @@ def _plan_by_job(
     opened = None
     if isinstance(subject, RasterSpec):
         outline = RasterOutline(subject.shape, np.dtype(subject.dtype))
-        given = {name: value for name, value in given.items() if name not in PLACED}
     else:
         opened = open_raster(subject, **choice, argument=first.name, offers=CHOICE)
         outline = RasterOutline.of(opened)
     outline = _with_codes(outline, first.name, given)
     arguments = _arguments(others, given, outline)
     job = operation.describe(outline, **arguments, **cuts, backend="numba")
-    threads = 0 if workers else thread_count()
     gpus = None
     if requests["gpu_memory"] is not None:
         gpus = Gpus.of(requests["gpu_memory"], workers)
     counts = {name: requests[name] for name in operation.counts if requests[name] is not None}
-    request = Request(max(workers, 1), threads, requests["memory_limit"], gpus, counts)
-    ahead = AHEAD_BYTES * (isinstance(opened, StoreRaster) and opened.storage.etags)
-    plan = plan_job(operation.name, job, request, workers, ahead)
-    if isinstance(opened, LazyRaster) and opened.is_computed:
-        return _with_input(plan, opened)
-    return plan
+    request = Request(workers, requests["memory_limit"], gpus, counts)
+    return plan_job(operation.name, job, request, opened)
 
 
-def plan_job(operation: str, job: Any, request: Request, workers: int, ahead: int = 0) -> Plan:
-    """Return the plan of a described job.
-
-    ``workers`` is their number, 0 for threads of this process; ``ahead`` are bytes of a shard that
-    a sweep reads before it needs them, at the most.
-    """
+def plan_job(operation: str, job: Any, request: Request, first: Raster | None = None) -> Plan:
+    """Return the plan of a described job; ``first`` is its first raster, if it has an outline."""
+    first = job.rasters[0] if first is None else first
     problem, dtypes = job.problem, [raster.dtype for raster in job.rasters]
     if request.gpus is not None:
         problem = on_backend(problem, "cuda")
@@ -215,12 +213,16 @@ def plan_job(operation: str, job: Any, request: Request, workers: int, ahead: in
             raise InputError(
                 f"{name}: {shown(value)} is not used by this plan of {operation}; leave it out"
             )
+    ahead = AHEAD_BYTES * (isinstance(first, StoreRaster) and first.storage.etags)
     joins = job.spec.tile is None
-    grid = Grid(job.shape, dtypes[0], job.layout, workers, ahead, joins)
+    grid = Grid(job.shape, dtypes[0], job.layout, request.workers, ahead, joins)
     compilations()  # says so, if a plan needs kernels
     plan = replace(plan_problem(problem, dtypes, grid, request), operation=operation)
-    # its memory is that of all threads
-    return plan if workers else _of_this_process(plan, 1)
+    if not request.workers:  # its memory is that of all threads
+        plan = _of_this_process(plan, 1)
+    if isinstance(first, LazyRaster) and first.is_computed:
+        return _with_input(plan, first)
+    return plan
 
 
 def _arguments(
@@ -273,7 +275,8 @@ def _points(
     if given.get("source_cost") is not None:
         spec = SourceSpec(label=given.get("label"), source_cost=given["source_cost"])
         count = count_runs(read_columns(value, spec, name)[1].source_cost)
-        arguments["source_cost"] = {"multiplier": list(range(1, count + 1))}
+        # any dtype of costs has maxima
+        arguments["source_cost"] = {"maximum": list(range(1, count + 1))}
     elif value is not None and not isinstance(value, str):
         layer = read_layer(value, name)
         if layer is not None:

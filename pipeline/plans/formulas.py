@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from orograph.arguments.settings import thread_count
 from orograph.engines.frontier.field import cells_on_gpu
 from orograph.engines.map_overlap import part_side
 from orograph.engines.parts import side_of_parts, threads_on
@@ -42,13 +43,22 @@ class Request:
     """The resources that a run is planned for."""
 
     workers: int
-    threads: int = 0
-    """Number of threads of this process; 0: workers do the work, with a thread each."""
+    """Number of workers of a thread each; 0: threads of this process do the work."""
     memory_limit: int | str | None = None
     """Memory of a worker; None: that of the cluster."""
     gpus: Gpus | None = None
     counts: Mapping[str, int] | None = None
     """Numbers that the plan was given, such as that of pits."""
+
+    @property
+    def threads(self) -> int:
+        """Number of threads of this process; 0 where workers do the work."""
+        return 0 if self.workers else thread_count()
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that do the work."""
+        return max(self.workers, 1)
 
     @property
     def limit(self) -> int:
@@ -128,7 +138,7 @@ def _of_sweep(problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, request
         tiles=grid.tree.count(0),
         tasks=tasks,
         memory_per_worker=idle + memory + 4 * sum(grid.shape) * in_memory,
-        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, request.workers) + needs.table,
+        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, request.processes) + needs.table,
         memory_table=needs.table,
         bytes_read=cells.grid * read + needs.read_again,
         bytes_written=cells.grid * bytes_written(problem) + needs.columns,
@@ -156,7 +166,7 @@ def _of_parts(problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, request
         tiles=grid.tree.count(0),
         tasks=grid.shards,
         memory_per_worker=WORKER_BYTES + memory * max(request.threads, 1),
-        memory_client=CLIENT_BYTES + memory_of_tasks(grid.shards, request.workers) + needs.table,
+        memory_client=CLIENT_BYTES + memory_of_tasks(grid.shards, request.processes) + needs.table,
         bytes_read=rows * columns * sum(dtype.itemsize for dtype in dtypes),
         bytes_written=cells.grid * bytes_written(problem),
         bytes_checkpoints=needs.checkpoints,
@@ -190,7 +200,7 @@ def _of_frontier(
     nothing: Any = None  # no run, so no result: it would lie in a store
     context = RunContext(
         *(grid.tree, grid.shard_level, MemoryCheckpoints(), nothing, "", threads),
-        cluster_threads=0 if threads else request.workers,
+        cluster_threads=request.workers,
         worker_memory=0 if threads else limit,
     )
     tree = problem.tiled(context).quadtree
@@ -199,7 +209,7 @@ def _of_frontier(
     needs = problem.bytes(cells)
     borders = tree.count(0) * 4 * tree.tile * 8
     # a tile's home is that of its shard
-    of_worker = -(-grid.shards // request.workers) * cells.shard
+    of_worker = -(-grid.shards // request.processes) * cells.shard
     states = min(cells.grid, of_worker) * needs.cell
     # of one process, which does one task more while a shard is written
     at_once = min(threads + 1, tree.count(0))

@@ -32,7 +32,7 @@ class GridProblem(Protocol):
 
 @dataclass(frozen=True)
 class CellCounts:
-    """Numbers of cells of a planned run, and what is known of them."""
+    """Numbers of cells of a planned run, and the dtypes of its rasters."""
 
     grid: int
     tile: int

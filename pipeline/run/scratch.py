@@ -16,7 +16,6 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import LazyRaster, open_raster
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.publish import mark_complete
 from orograph.tiles.store.sink import StoreSink
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def store_computed(
     client: Client | None,
     cancelled: Event,
 ) -> None:
-    """Let Dask compute rasters of its arrays once, all in one graph, into a store for each.
+    """Let Dask compute rasters of its arrays once, all in one graph, into an unfinished store each.
 
     Tasks of a run read by tiles, with halos, and some twice: each read would compute anew all
     blocks that it meets, and all that these are made of.
@@ -101,9 +100,6 @@ def store_computed(
     ranks = order(tasks)
     ordered = dict(sorted(tasks.items(), key=lambda task: ranks[task[0]]))
     compute(ordered, ends, client, cancelled)
-    # Nobody else writes in the folder of the run: stores that are cut short stay unfinished.
-    for target in rasters:
-        mark_complete(target)
 
 
 def _write_shard(

@@ -386,6 +386,7 @@ class StoredSession(Session[T]):
         job, client = self.job, self.client
         layout, lazy = job.layout, dict[Storage, LazyRaster]()
         copies: dict[Raster, Storage] = {}
+        made: list[Storage] = []
         # Each source once, though several rasters may be made of it.
         sources = dict.fromkeys(chain.from_iterable(map(sources_of, job.rasters)))
         for number, raster in enumerate(sources):
@@ -400,13 +401,17 @@ class StoredSession(Session[T]):
             if isinstance(raster, LazyRaster):
                 lazy[copy] = raster
             else:
-                # Nobody else writes in the folder of the run: a copy that is cut short is not
-                # whole, and made anew.
-                write_raster(raster, copy, layout.tile, layout.shard)
-                mark_complete(copy)
+                write_raster(raster, copy, layout)
+            made.append(copy)
         if lazy:
             begin_phase("input")
             store_computed(lazy, layout, context.token, client, self.cancelled)
+        if made:
+            # The folder is that of this run, unless another has taken over. A copy that is cut
+            # short stays unfinished, and is made anew.
+            self.space.check()
+            for copy in made:
+                mark_complete(copy)
         stored = {raster: StoreRaster(copy) for raster, copy in copies.items()}
         return tuple(replace_sources(raster, stored) for raster in job.rasters)
 

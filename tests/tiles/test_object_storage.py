@@ -27,6 +27,7 @@ from orograph.tiles.local_storage import LocalStorage
 from orograph.tiles.object_storage import TAIL_BYTES, ObjectStorage
 from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Layout
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import mark_complete, staged_store
 from orograph.tiles.store.raster import StoreRaster
@@ -298,7 +299,7 @@ def test_inputs_of_this_process_are_copied_beside_a_result_in_a_bucket() -> None
 
 def test_a_copy_that_was_cut_short_is_not_whole(tmp_path: Path) -> None:
     raster, copy = open_raster(GRID), LocalStorage(tmp_path / "copy.zarr")
-    write_raster(raster, copy, 4)
+    write_raster(raster, copy, Layout(4, 8))
     assert not is_whole(copy)
     mark_complete(copy)
     assert is_whole(copy)

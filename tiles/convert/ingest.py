@@ -134,20 +134,19 @@ def copy_raster(
     look: Callable[[NDArray[Any]], None] | None = None,
 ) -> None:
     """Copy a raster into a store, as `ingest` does; call ``look`` with each window of cells."""
+    layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     with staged_store(target, overwrite, takeover) as staged:
-        write_raster(raster, staged, tile, shard, look)
+        write_raster(raster, staged, layout, look)
 
 
 def write_raster(
     raster: Raster,
     storage: Storage,
-    tile: int,
-    shard: int | None = None,
+    layout: Layout,
     look: Callable[[NDArray[Any]], None] | None = None,
 ) -> None:
     """Write a raster as an unfinished store; call ``look`` with each window of cells."""
     name = raster.name or NAME
-    layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
     create_store(storage, raster.shape, layout, [stored], raster.georeference)
     sink = StoreSink(storage)

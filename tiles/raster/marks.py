@@ -16,6 +16,7 @@ from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.interface import Raster
+from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.warn import warn_user
 
 SIDE = 1024
@@ -52,9 +53,9 @@ def marks_all(
     """Return whether all cells of ``ground`` that are valid, two or more, are marked in a raster.
 
     The rasters are read window by window up to the first cell that is not; those that Dask computes
-    are not read.
+    are not read, nor are outlines.
     """
-    if isinstance(raster, LazyRaster) or isinstance(ground, LazyRaster):
+    if any(isinstance(one, LazyRaster | RasterOutline) for one in (raster, ground)):
         return False
     count = 0
     for window in _windows(raster.shape, raster.tile or SIDE):

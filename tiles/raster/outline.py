@@ -52,5 +52,5 @@ class RasterOutline:
         return np.full((window.height, window.width), 2 if self.nodata == 1 else 1, self.dtype)
 
     def fingerprint(self) -> str:
-        """Raise RunError: there are no cells to tell it by."""
+        """Raise RunError, because an outline does not have cells."""
         raise RunError("a raster to plan for has no cells; run the operation on the raster itself")

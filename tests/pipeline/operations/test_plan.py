@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -19,7 +20,6 @@ from any_model import build
 from scipy import sparse
 
 import orograph as og
-from orograph.arguments.settings import thread_count
 from orograph.cli.main import main
 from orograph.components.components import Components
 from orograph.engines.frontier.field import join_tiles
@@ -639,14 +639,39 @@ def test_a_run_is_planned_as_its_arguments_are(name: str, workers: int) -> None:
     """By its job a run tells whether workers have the memory that it needs."""
     operation, arguments = JOBS[name]
     cells = rough((40, 50))
-    threads = 0 if workers else thread_count()
-    request = Request(max(workers, 1), threads)
     job = operation.describe(cells, tile=16, **arguments)
-    planned = plan_job(operation.__name__, job, request, workers)
+    planned = plan_job(operation.__name__, job, Request(workers))
     assert planned == operation.plan(cells, tile=16, workers=workers, **arguments)
     assert planned.bytes_written == 40 * 50 * sum(
         np.dtype(v.dtype).itemsize for v in job.problem.outputs
     ) + (200 * 40 if name == "a table" else 0)
+
+
+def test_a_run_on_a_raster_that_dask_computes_is_planned_with_it() -> None:
+    cells = da.from_array(rough((600, 500)), 100) + 1
+    job = og.minimum_spanning_forest.describe(cells, tile=64)
+    planned = plan_job("minimum_spanning_forest", job, Request(2))
+    assert planned == og.minimum_spanning_forest.plan(cells, tile=64, workers=2)
+    without = og.minimum_spanning_forest.plan(
+        og.RasterSpec((600, 500), "float64"), tile=64, workers=2
+    )
+    assert planned.bytes_checkpoints == without.bytes_checkpoints + 600 * 500 * 8
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o is not og.all_pairs], ids=str)
+def test_no_cell_of_a_shape_is_looked_at(operation: Any) -> None:
+    """Nor is one of rasters that the plan is not given: all are larger than any memory."""
+    started = time.process_time()
+    planned = operation.plan(og.RasterSpec((10**6, 10**6)))
+    assert time.process_time() - started < 5
+    assert planned.shape == (10**6, 10**6)
+
+
+def test_strengths_of_integers_are_planned() -> None:
+    how = {"dtype": "int64", "cell_size": 1, "connectivity": 4}
+    cells = np.full((4, 5), 2)
+    strong = {"maximum": [3, 4]}
+    assert og.cost_distance.plan(cells, [(0, 0), (1, 1)], source_cost=strong, **how).runs == 2
 
 
 def test_a_problem_that_tells_nothing_has_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -658,6 +683,8 @@ def test_a_problem_that_tells_nothing_has_no_plan(monkeypatch: pytest.MonkeyPatc
 def test_a_plan_refuses_what_its_run_refuses() -> None:
     with pytest.raises(og.InputError, match="max_cost: -1"):
         og.cost_distance.plan(rough((4, 5)), max_cost=-1)
+    with pytest.raises(og.InputError, match="barriers: a RasterSpec has no place for them"):
+        og.cost_distance.plan(og.RasterSpec((4, 5)), barriers=np.ones((4, 5)))
     with pytest.raises(og.InputError, match="pits: 3 is not used by this plan of flow_accumulatio"):
         og.flow_accumulation.plan(np.ones((4, 5), np.uint8), codes="taudem", pits=3)
 

@@ -1,1 +1,1 @@
-"""Check the arguments of public functions."""
+"""Arguments of public functions: keywords that they share, settings, and checks."""

@@ -1,1 +1,1 @@
-"""The two engines, the quadtree sweep and delta-stepping over tiles, and executors."""
+"""Engines that solve problems over tiles: sweep, delta-stepping, tiles with a halo, stages."""

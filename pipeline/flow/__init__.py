@@ -1,1 +1,1 @@
-"""Flow over the terrain: directions and accumulation."""
+"""Flow over the terrain: trenches, directions, accumulation, and what is read from them."""

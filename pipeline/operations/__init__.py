@@ -1,1 +1,1 @@
-"""Operations, their jobs and plans, and the sessions that run them."""
+"""Public functions as operations: how they are called, described and planned."""

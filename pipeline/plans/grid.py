@@ -1,4 +1,4 @@
-"""The grid that an estimate is given: shape, tiles and shards of a run, and what sweeps take."""
+"""The grid that is planned for: shape, tiles and shards of a run, and the GPUs that do it."""
 
 from __future__ import annotations
 

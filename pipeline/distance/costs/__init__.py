@@ -1,1 +1,1 @@
-"""Costs of steps that are chosen by a value with rasters of its own."""
+"""Costs of steps: the rasters of a cost model, and costs of terrain."""

@@ -1,4 +1,4 @@
-"""Check the arguments of distance operations: rasters, coefficients, initial costs."""
+"""Open and check the rasters of a cost model, its coefficients, and initial costs."""
 
 from __future__ import annotations
 

@@ -55,11 +55,16 @@ class RasterChoice(TypedDict, total=False):
         Which band of the first raster to read, from 1, if it has several.
     variable : str, optional
         Which variable to read if the first raster is one of several in its dataset, file or store.
+    wrap : bool, optional
+        Whether the first and the last column of the raster are neighbours, as around the globe.
+        Longitudes must span 360 degrees; a raster without them is a cylinder. By default as the
+        attribute ``wraps`` of the raster says, which results have: ``"x"`` if they wrap.
     """
 
     nodata: float | int | None
     band: int | None
     variable: str | None
+    wrap: bool | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class Choice(Keywords):
     nodata: float | int | None = None
     band: int | None = None
     variable: str | None = None
+    wrap: bool | None = None
 
     @property
     def choice(self) -> dict[str, Any]:

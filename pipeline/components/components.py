@@ -166,6 +166,7 @@ class Components(SweepProblem):
 
     name = "components"
     stage = "find_components"
+    may_wrap = True
     joins_on_cpus = True
     takes_device_cells: ClassVar[bool] = True
 

@@ -17,6 +17,7 @@ from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.wrap import is_marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,9 +42,10 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     pandas.DataFrame
         The index is ``label``. Columns are ``class`` (with the dtype of the raster), ``cells``,
         ``area``, ``x`` and ``y`` (the mean of the cell centres), and ``top``, ``left``, ``bottom``,
-        ``right`` (rows and columns, the last two exclusive). Areas are in square metres if the CRS
-        gives the length of a unit or of a degree (on its ellipsoid), else in squared units of the
-        coordinates; ``attrs["area_unit"]`` is the unit. ``attrs["crs_wkt"]`` is the CRS of the
+        ``right`` (rows and columns, the last two exclusive; where a component lies across the seam
+        of a raster that wraps, ``right`` is greater than the number of columns). Areas are in
+        square metres if the CRS gives the length of a unit or of a degree (on its ellipsoid), else
+        in squared units of the coordinates; ``attrs["area_unit"]`` is the unit. ``attrs["crs_wkt"]`` is the CRS of the
         centroids, which `to_geodataframe` converts to points. The table takes about 100 bytes for
         each component.
 
@@ -88,6 +90,10 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     stops = np.zeros((2, count + 1), np.int64)
     area_of_row, unit = cell_areas(place, height)
     sums = np.zeros((3, count + 1))
+    # Where the raster wraps, columns are counted from the middle too: so those of a component that
+    # lies across the seam are one span.
+    half = width // 2 if is_marked(labels) else 0
+    across = np.zeros(count + 1), np.full(count + 1, 2 * width), np.zeros(count + 1, np.int64)
     kind = None if given is None else np.zeros(count + 1, given.dtype)
     side = labels.tile or READ_SIDE
     # Tile by tile: each window is reduced to its labels before it is added to the whole table.
@@ -116,17 +122,35 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
                 np.maximum.at(most, where, values)
                 start[numbers] = np.minimum(start[numbers], least)
                 stop[numbers] = np.maximum(stop[numbers], most + 1)
+            if half:
+                beyond = column + width * (column < half)
+                across[0][:] += np.bincount(numbers[where], beyond, count + 1)
+                np.minimum.at(across[1], numbers[where], beyond)
+                np.maximum.at(across[2], numbers[where], beyond + 1)
             if given is not None and kind is not None:
                 kind[numbers] = given.read(window).ravel()[first]
+    if half:
+        lies = (starts[1] == 0) & (stops[1] == width) & (across[2] - across[1] < width)
+        sums[1] = np.where(lies, across[0], sums[1])
+        starts[1], stops[1] = (
+            np.where(lies, own, plain) for own, plain in zip(across[1:], (starts[1], stops[1]))
+        )
     mean_row, mean_column = sums[:2, 1:] / cells[1:]
+    if half:
+        mean_column = (mean_column + 0.5) % width - 0.5
     x_axis = np.arange(width) if place.x is None else place.x
+    of_axis = np.arange(width)
+    if half:  # a centroid may lie in the outer half of the first or last column
+        step = (x_axis[-1] - x_axis[0]) / (width - 1)
+        x_axis = np.array([x_axis[0] - step, *x_axis, x_axis[-1] + step])
+        of_axis = np.arange(-1, width + 1)
     y_axis = np.arange(height) if place.y is None else place.y
     columns: dict[str, Any] = {} if kind is None else {"class": kind[1:]}
     columns |= {
         "cells": cells[1:],
         "area": sums[2, 1:],
         # A centroid lies between centres of cells, which need not be evenly spaced.
-        "x": np.interp(mean_column, np.arange(width), x_axis),
+        "x": np.interp(mean_column, of_axis, x_axis),
         "y": np.interp(mean_row, np.arange(height), y_axis),
     }
     box = *starts[:, 1:], *stops[:, 1:]

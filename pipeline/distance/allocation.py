@@ -92,6 +92,7 @@ class AllocationProblem(FrontierProblem):
 
     name = "allocation"
     backend = "numba"
+    may_wrap = True
 
     distance: Distance
     wanted: tuple[str, ...]

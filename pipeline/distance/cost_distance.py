@@ -47,6 +47,7 @@ from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
+from orograph.tiles.raster.wrap import wraps_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -203,7 +204,7 @@ def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) ->
     dtype = np.dtype(check_dtype("dtype", steps.dtype, asked.dtypes))
     connectivity = check_choice("connectivity", steps.connectivity, (4, 8, 16))
     wanted = check_outputs(asked.outputs, (variable, *OUTPUTS[1:]))
-    lengths = surface.lengths(steps.cell_size)
+    lengths = surface.lengths(steps.cell_size, wraps_of(first, asked.run.wrap))
     if dtype.kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     sources, given = read_columns(sources, given, asked.argument)

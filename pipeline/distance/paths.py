@@ -28,6 +28,8 @@ from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.raster.snapping import SnapLike
+from orograph.tiles.raster.wrap import turn_of
+from orograph.tiles.vector.turns import turns_of, unwound
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,6 +130,7 @@ def least_cost_path(
     place = directions.georeference
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
     reader = PathReader(directions, dataset, place.orientation)
+    turn = turn_of(directions) if reader.wraps else None
     allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
     several = dataset.attrs.get(SOURCE_RUNS, 1) > 1
     if several and allocation is None:
@@ -145,31 +148,37 @@ def least_cost_path(
         cells, links = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-        line = _line(coordinates, links) if links else coordinates
+        line = unwound(coordinates, turn)
+        if links:
+            line = _line(line, links)
         source: Any = None
         if allocation is not None:
             source = allocation.read(Window(row, column, 1, 1))[0, 0].item()
             if several:
                 _check_not_overtaken(number, cells, values_at(allocation, cells), source)
             source = (name_labels(dataset.attrs, [source]) or [source])[0]
-        crossed = _crossed_by_knights(cells, links)
+        crossed = _crossed_by_knights(cells, links, directions.shape[1] if reader.wraps else None)
         paths.append(
             LeastCostPath(
                 *(cells, coordinates, cost.item(), place.map_crs, line, point, source, crossed),
-                snapped,
+                *(snapped, turn),
             )
         )
     return paths
 
 
 def _crossed_by_knights(
-    cells: npt.NDArray[np.int64], links: Iterable[int]
+    cells: npt.NDArray[np.int64], links: Iterable[int], columns: int | None
 ) -> npt.NDArray[np.int64]:
     """Return the two cells that each knight's move of a path crosses, shape (n, 2).
 
-    ``links`` are the places in the path from which it goes along a link.
+    ``links`` are the places in the path from which it goes along a link; ``columns`` is the number
+    of columns of a grid that wraps.
     """
     # A knight's move goes two cells along one axis and one along the other.
+    if columns is not None:
+        around = columns * turns_of(cells[:, 1], columns)
+        cells = cells + np.stack([0 * around, around], 1)
     move = np.diff(cells, axis=0)
     long = np.abs(move) == 2
     knight = (np.abs(move).sum(axis=1) == 3) & long.any(axis=1)
@@ -177,6 +186,8 @@ def _crossed_by_knights(
     begin, move, half = cells[:-1][knight], move[knight], move[knight] // 2 * long[knight]
     # halfway along the longer side, in the rows or columns of both ends
     crossed: npt.NDArray[np.int64] = np.concatenate([begin + half, begin + move - half])
+    if columns is not None:
+        crossed[:, 1] %= columns
     return crossed
 
 

@@ -92,6 +92,7 @@ class Distance(FrontierProblem):
 
     name = "cost-distance"
     stage = "open_tile"
+    may_wrap = True
     by_mask = False
     """Whether the raster only tells which cells are passable, and all steps cost alike."""
 

@@ -24,6 +24,7 @@ from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.wrap import is_marked
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,6 +43,8 @@ class PathReader:
         # Other codes stand for sources, links and unreached cells. They stay.
         self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
+        self.wraps = is_marked(directions)
+        """Whether paths go on from the last column to the first."""
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
     def trace(
@@ -72,6 +75,8 @@ class PathReader:
                 links[sum(map(len, parts)) - 1] = ends
             else:
                 row, column = outside[0] + window.y, outside[1] + window.x
+                if self.wraps:
+                    column %= width
             if how == LOST or (row, column) in entered:
                 raise InputError(
                     f"result: back directions of point {number} lead nowhere at row {y}, column "
@@ -105,6 +110,8 @@ class PathReader:
                 corner = np.array([window.y, window.x])
                 passed, counts, how, ends = follow_all(codes, at[paths] - corner)
                 at[paths] = ends + corner
+                if self.wraps:
+                    at[paths, 1] %= self._directions.shape[1]
                 number.append(paths)
                 count.append(counts)
                 cells.append(passed + corner)

@@ -31,7 +31,7 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.interface import Raster, read_frame
 from orograph.tiles.store.sink import count_written
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class MapOverlap(Engine):
         context.checkpoints.save("done", node, counts)
 
     def _solve(self, window: Window) -> dict[str, Array]:
-        frame = with_halo(window, self.problem.halo, self.context.quadtree.shape)
-        cells = [raster.read(frame) for raster in self.rasters]
+        frame = self.context.quadtree.frame(window, self.problem.halo)
+        cells = [read_frame(raster, frame) for raster in self.rasters]
         return self.problem.solve(window, frame, cells, self.context.stop_if_cancelled)
 
     def _intact(self, node: Node) -> bool:

@@ -90,6 +90,11 @@ class StagedProblem(ProblemFacts, ABC):
         return bool(self.leading.planned_on_gpus)
 
     @property
+    def may_wrap(self) -> bool:  # type: ignore[override]
+        """Whether all stages go around."""
+        return all(stage.problem.may_wrap for stage in self.stages())
+
+    @property
     def runs(self) -> int:
         """Number of runs in turn for a plan: one, unless sources differ in strength."""
         return 1

@@ -38,7 +38,7 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.interface import Raster, read_frame
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 from orograph.tiles.system import memory_limit
 
@@ -301,7 +301,7 @@ class TileStates:
             return state
         place, halo = self.place(tile), self.problem.halo_width
         window = place.window
-        frame = window.grow(halo).clip(self.context.quadtree.shape)
+        frame = self.context.quadtree.frame(window, halo)
         try:
             cells = self._read(window, frame)
         except InputError as error:
@@ -322,7 +322,7 @@ class TileStates:
                 problem = self.problem
                 checks = problem.check, problem.accept
                 return read_parts(devices[0], backend, self.rasters, parts, frame, *checks)
-        found = {raster: raster.read(frame) for raster in self.rasters}  # each once
+        found = {raster: read_frame(raster, frame) for raster in self.rasters}  # each once
         cells = [found[raster] for raster in self.rasters]
         self.problem.check(cells, frame)
         return cells
@@ -378,7 +378,7 @@ class TileStates:
 
     def _check(self, window: Window) -> None:
         """Raise InputError if the cells of a window cannot be used."""
-        self.problem.check([raster.read(window) for raster in self.rasters], window)
+        self.problem.check([read_frame(raster, window) for raster in self.rasters], window)
 
 
 def first_refusal(

@@ -34,6 +34,7 @@ class Angles(LocalProblem):
     name = "flow-angles"
     stage = "split"
     halo = 1
+    may_wrap = True
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run."""

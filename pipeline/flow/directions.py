@@ -70,6 +70,7 @@ class Directions(FrontierProblem):
     """Orientation of the grid, by which codes are written and ties broken."""
 
     name = "flow-direction"
+    may_wrap = True
     stage = "flow_directions"
     # On a GPU steps down are found, but flats are crossed on the host.
     tiled_for_cpus = True

@@ -17,6 +17,7 @@ from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.wrap import wraps_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -121,7 +122,8 @@ def flow_accumulation(
         flats=flats,
         cell_size=cell_size,
     )
-    code, routing = _source_of_directions(raster, method, codes, given)
+    wraps = wraps_of(raster, spec.wrap)
+    code, routing = _source_of_directions(raster, method, codes, given, wraps)
     rasters: tuple[Raster, ...] = (raster,)
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
@@ -160,11 +162,11 @@ def flow_accumulation(
 
 
 def _source_of_directions(
-    raster: Raster, method: str | None, codes: str | None, given: dict[str, Any]
+    raster: Raster, method: str | None, codes: str | None, given: dict[str, Any], wraps: bool
 ) -> tuple[str, Routing | None]:
     """Return the name of the direction codes, and how to derive them from an elevation.
 
-    ``given`` holds the arguments that determine the latter.
+    ``given`` holds the arguments that determine the latter; ``wraps`` tells whether the grid does.
     """
     if method is None:
         return codes_of(raster, codes), None
@@ -178,4 +180,4 @@ def _source_of_directions(
             "method: the raster holds directions, as its attributes say; pass heights, or leave it "
             "out where the directions are those of D8"
         )
-    return "taudem", Routing.on(raster, **given)
+    return "taudem", Routing.on(raster, **given, wraps=wraps)

@@ -14,6 +14,7 @@ from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.wrap import wraps_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -143,6 +144,7 @@ def flow_direction(
         # D-infinity finds its angles from D8 steps in TauDEM's codes.
         codes=codes or "taudem",
         cell_size=cell_size,
+        wraps=wraps_of(raster, spec.wrap),
     )
     flow: Directions | Angles = routing.directions
     if method == "dinf":

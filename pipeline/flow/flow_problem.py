@@ -23,6 +23,7 @@ from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.interface import read_frame
 from orograph.tiles.raster.marks import marks_all, may_hold_mark
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.warn import warn_user
@@ -49,6 +50,7 @@ class FlowProblem(SweepProblem):
     """Orientation of the grid, in which codes as compass directions are read."""
 
     joins_on_cpus = True
+    may_wrap = True
 
     def flow_bytes(self, cells: CellCounts, state: int) -> Bytes:
         """Return the memory and disk of a run with ``state`` bytes for each cell of a tile.
@@ -89,10 +91,9 @@ class FlowSweep(QuadtreePass):
         """Return the decoded directions of a window and the prepared cells of other rasters."""
         directions, *others = self.rasters
         # A step into nodata becomes a sink, so the codes around the window are needed too.
-        frame = window.grow(1)
-        frame = frame.clip(directions.shape)
+        frame = self.context.quadtree.frame(window, 1)
         problem: Any = self.problem
-        codes = directions.read(frame)
+        codes = read_frame(directions, frame)
         numbers, known = decode(
             codes, ENCODINGS[problem.codes], directions.nodata, problem.orientation
         )
@@ -102,7 +103,7 @@ class FlowSweep(QuadtreePass):
             why = f" is not a code of {problem.codes!r}; pass codes=, one of {', '.join(ENCODINGS)}"
             at = int((numbers == UNKNOWN).argmax())
             refuse_cell("direction", codes[inside], at, window, why)
-        return [numbers, *problem.prepare(numbers, [r.read(window) for r in others], window)]
+        return [numbers, *problem.prepare(numbers, [read_frame(r, window) for r in others], window)]
 
 
 def open_directions(

@@ -90,6 +90,8 @@ def join_paths(place: Place, children: Sequence[tuple[Place, WithPaths]]) -> tup
     dy, dx = np.array(STEPS)[numbers[leading]].T
     y, x = np.divmod(cells[leading], width)
     y, x = y + dy, x + dx
+    if place.wraps:
+        x %= width
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     # A step out of one child leads to a border cell of another, so the bisection finds its index.
     target = np.searchsorted(cells, np.where(inside, y * width + x, 0))

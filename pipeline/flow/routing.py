@@ -61,6 +61,7 @@ class Routing:
         flats: str = "nearest",
         codes: str = "taudem",
         cell_size: float | tuple[float, float] | None = None,
+        wraps: bool = False,
     ) -> Routing:
         """Return how directions are found, with all arguments checked."""
         check_choice("depressions", depressions, DEPRESSIONS)
@@ -77,7 +78,7 @@ class Routing:
         check_choice("flats", flats, FLATS)
         place = elevation.georeference
         reciprocals = reciprocals_of(
-            step_lengths(place, elevation.shape, cell_size, slopes_only=True)
+            step_lengths(place, elevation.shape, cell_size, slopes_only=True, wraps=wraps)
         )
         directions = Directions(
             *(elevation.shape, elevation.nodata, reciprocals, codes),

@@ -81,6 +81,7 @@ class SplitAccumulation(FrontierProblem):
 
     name = "flow-accumulation"
     stage = "split"
+    may_wrap = True
     least_tile = 1  # the ring is read with the surface; only neighbours exchange sums
     kept = ("sums",)
 

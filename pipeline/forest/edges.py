@@ -11,7 +11,9 @@ from orograph.tiles.grid.border import DIRECTION_STEPS
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.wrap import is_marked, turn_of
 from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.turns import lines_of
 
 if TYPE_CHECKING:
     import os
@@ -59,7 +61,7 @@ def forest_lines(
     ['LINESTRING (0 0, 1 0)', 'LINESTRING (1 0, 2 0)']
     """
     with report_missing("forest_lines", "shapely"):
-        from shapely import linestrings
+        import shapely  # noqa: F401
     raster = open_raster(forest, usual=("edges",), argument="forest")
     # xarray makes floats of masked integers, and keeps their attributes
     masked = raster.dtype.kind == "f" and "flag_meanings" in raster.attrs
@@ -77,11 +79,15 @@ def forest_lines(
         if not np.isin(edges, range(1 << len(DIRECTION_STEPS))).all():
             raise _not_edges(f"{edges.dtype}, from {edges.min():g} to {edges.max():g}")
         edges = edges.astype(np.uint8)
+    # In a part of the columns of a raster that wraps nothing leads over the seam.
+    turn = turn_of(raster) if is_marked(raster) and part.width == raster.shape[1] else None
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)
         # Steps are those of the compass, by which the edges of a cell are named.
         other = cells + np.array([dy, dx]) * place.orientation
+        if turn is not None:
+            other[:, 1] %= part.width
         # An edge that leads out of the window belongs to a larger one.
         inside = ((other >= 0) & (other < part.shape)).all(axis=1)
         firsts.append(cells[inside])
@@ -92,9 +98,9 @@ def forest_lines(
     corner = np.array([part.y, part.x])
     start, end = start[order] + corner, end[order] + corner
     ends = [coordinates_of(cells[:, 0], cells[:, 1], place) for cells in (start, end)]
-    both = np.stack(ends, axis=1)
+    lines = lines_of(np.stack(ends, axis=1).reshape(-1, 2), np.full(len(start), 2), turn)
     columns = {"row": start[:, 0], "column": start[:, 1]}
-    return VectorLayer(np.asarray(linestrings(both), object), columns, place.map_crs)
+    return VectorLayer(lines, columns, place.map_crs)
 
 
 def _not_edges(what: str) -> InputError:

@@ -133,6 +133,7 @@ class Forest(SweepProblem):
 
     name = "forest"
     stage = "tile_forest"
+    may_wrap = True
     outputs = (EDGES,)
     takes_device_cells: ClassVar[bool] = True
 

@@ -21,6 +21,7 @@ from orograph.arguments.keywords import Choice
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import SlopeSpec, StepSpec
 from orograph.operations.docstrings import keyword_sections, whole_docstring
+from orograph.run.job import refuse_wrap
 from orograph.run.launch import launch, launch_later
 from orograph.run.options import RunSpec
 from orograph.tiles import html
@@ -183,7 +184,9 @@ class Operation(Generic[P, T]):
         """Return the job for the arguments of a call; ``name`` appears in error messages."""
         _refuse_unknown(name, kwargs, self.__signature__.parameters)
         with use_storage_options(kwargs.get("storage_options")):
-            return own_errors(self.describe, self.__name__)(*self.given, *args, **kwargs)
+            job = own_errors(self.describe, self.__name__)(*self.given, *args, **kwargs)
+        refuse_wrap(self.__name__, job, kwargs.get("wrap"))
+        return job
 
     def _run(
         self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, wait: bool = False

@@ -28,6 +28,7 @@ from orograph.plans.formulas import Request, counts_of, keeps_tiles, plan_proble
 from orograph.plans.grid import Gpus, Grid, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.run.feedback import compilations
+from orograph.run.job import refuse_wrap
 from orograph.run.problem import on_backend
 from orograph.tiles.arguments import check_integer, refuse_arguments, shown
 from orograph.tiles.errors import InputError
@@ -47,7 +48,7 @@ from orograph.tiles.vector.layer import read_layer
 
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
-OF_PLANS = (*CHOICE, *OF_GRIDS, "storage_options")  # options of a run that its plan has too
+OF_PLANS = (*CHOICE, "wrap", *OF_GRIDS, "storage_options")  # options of a run that its plan has too
 INTERNAL = ("threads",)  # parameters of estimates that plans do not take
 OF_REQUESTS = ("memory_limit", "gpu_memory")  # what only a plan takes, beside ``workers``
 PLACED = ("barriers", "links")  # arguments that a shape alone has no place for
@@ -191,6 +192,7 @@ def _plan_by_job(
     outline = _with_codes(outline, first.name, given)
     arguments = _arguments(others, given, outline)
     job = operation.describe(outline, **arguments, **cuts, backend="numba")
+    refuse_wrap(operation.name, job, given.get("wrap"))
     gpus = None
     if requests["gpu_memory"] is not None:
         gpus = Gpus.of(requests["gpu_memory"], workers)
@@ -215,7 +217,7 @@ def plan_job(operation: str, job: Any, request: Request, first: Raster | None = 
             )
     ahead = AHEAD_BYTES * (isinstance(first, StoreRaster) and first.storage.etags)
     joins = job.spec.tile is None
-    grid = Grid(job.shape, dtypes[0], job.layout, request.workers, ahead, joins)
+    grid = Grid(job.shape, dtypes[0], job.layout, request.workers, ahead, joins, wraps=job.wraps)
     compilations()  # says so, if a plan needs kernels
     plan = replace(plan_problem(problem, dtypes, grid, request), operation=operation)
     if not request.workers:  # its memory is that of all threads

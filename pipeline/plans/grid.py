@@ -104,6 +104,8 @@ class Grid:
     """Whether a sweep may join tiles: the plan's argument ``tile`` is not given."""
     gpus: Gpus | None = None
     """GPUs that sweep over the grid; None: CPUs do."""
+    wraps: bool = False
+    """Whether the last column lies beside the first."""
     joined: int = 0
     """Level of the quadtree whose nodes GPUs take as tiles; 0: the tiles themselves."""
 
@@ -144,7 +146,7 @@ class Grid:
     @property
     def tree(self) -> Quadtree:
         """Quadtree over the tiles."""
-        return Quadtree(self.shape, self.tile)
+        return Quadtree(self.shape, self.tile, self.wraps)
 
     @property
     def shards(self) -> int:

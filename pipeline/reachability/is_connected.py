@@ -23,7 +23,7 @@ from orograph.results.paths import LeastCostPath
 from orograph.run.backends import choose_backend
 from orograph.run.context import RunContext
 from orograph.run.feedback import Progress
-from orograph.run.job import Job, UnstoredJob, layout_of
+from orograph.run.job import Job, UnstoredJob, goes_around, layout_of
 from orograph.run.options import RunSpec, SearchOptions
 from orograph.run.run import Engine
 from orograph.tiles import html
@@ -48,9 +48,11 @@ from orograph.tiles.raster.snapping import (
     parse_snap,
     snap_to_valid,
 )
+from orograph.tiles.raster.wrap import turn_of
 from orograph.tiles.store.create import Layout
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
+from orograph.tiles.vector.turns import Turn, unwound
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -214,14 +216,16 @@ def is_connected(
 
     def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
         query = Query(MaskRaster(rasters[0]), ends, connectivity, *wanted, context, backend=backend)
-        return _PairSearch(query, raster.georeference, moved)
+        turn = turn_of(raster) if context.quadtree.wraps else None
+        return _PairSearch(query, raster.georeference, moved, turn)
 
     def result(engine: _PairSearch, attributes: dict[str, Any]) -> Reach:
         return engine.reach()
 
     of_grid = (raster,), raster.shape, layout, chosen
     searches = "is-connected", make_engine, result
-    return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False)
+    wraps = goes_around(raster, spec, layout.tile)
+    return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False, wraps=wraps)
 
 
 def _graph_job(
@@ -265,6 +269,8 @@ class _PairSearch(Engine):
     query: Query
     georeference: Georeference
     moved: npt.NDArray[np.float64] | None
+    turn: Turn | None
+    """Where the grid wraps, see `turn_of`; None where it does not."""
     found: dict[int, SearchResult] = field(default_factory=dict)
     connected: npt.NDArray[np.bool_] | None = None
 
@@ -299,8 +305,11 @@ class _PairSearch(Engine):
             if message.cells is not None:
                 rows, columns = message.cells.T
                 coordinates = coordinates_of(rows, columns, self.georeference)
+                line = unwound(coordinates, self.turn)
                 crs, steps = self.georeference.map_crs, float(message.hops)
-                paths[pair] = LeastCostPath(message.cells, coordinates, steps, crs)
+                paths[pair] = LeastCostPath(
+                    message.cells, coordinates, steps, crs, line, turn=self.turn
+                )
         connected = self.connected & (hops >= 0) if self.found else self.connected
         return Reach(
             connected,

@@ -69,7 +69,7 @@ class Search:
     ) -> None:
         self._run, self._workers, self._handle = run, workers, handle
         self._cancelled = cancelled
-        self._tile = run.context.quadtree.tile
+        self._tile, self._beside = run.context.quadtree.tile, run.context.quadtree.beside
         # tiles that have not converged: for each end the hops at which something can improve them
         self._keys: dict[Tile, list[float]] = {}
         self._borders: dict[Tile, tuple[Border, Border]] = {}
@@ -166,10 +166,10 @@ class Search:
             settled += visit.settled
             self._settled[end] += visit.settled
             reached[end] = visit.reached
-            for k, (di, dj) in enumerate(NEIGHBOURS):
+            for k, step in enumerate(NEIGHBOURS):
                 if visit.border[k] is not None:
                     borders[end][k] = visit.border[k]
-                self._lower((tile[0] + di, tile[1] + dj), end, visit.outward[k] / PER_HOP)
+                self._lower(self._beside(tile, step), end, visit.outward[k] / PER_HOP)
         self._midway[tile] = met.least, met.midway
         self._least = min(self._least, met.least)
         return new, settled
@@ -183,7 +183,7 @@ class Search:
         self, tile: Tile, levels: Sequence[float], trace: Trace | None = None
     ) -> VisitRequest:
         nothing: tuple[Border, Border] = ([None] * 8, [None] * 8)
-        around = [self._borders.get((tile[0] + di, tile[1] + dj), nothing) for di, dj in NEIGHBOURS]
+        around = [self._borders.get(self._beside(tile, step), nothing) for step in NEIGHBOURS]
         first, second = (
             [borders[end][OPPOSITE[k]] for k, borders in enumerate(around)] for end in (0, 1)
         )

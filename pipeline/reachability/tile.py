@@ -151,7 +151,9 @@ class EndPair(TileDefaults):
         y, x = cells[-1].tolist()
         # The next cell lies beyond the tile: its owner goes on from there.
         if last != (y, x):
-            return cells + corner, (last[0] + window.y, last[1] + window.x)
+            # Beyond the last column of a grid that wraps lies the first one.
+            column = (last[1] + window.x) % state.place.grid[1]
+            return cells + corner, (last[0] + window.y, column)
         # The walk has stopped though it is not at an end, which has distance 0. (``dist`` has a
         # halo of one cell.)
         if dist[y + 1, x + 1]:

@@ -17,6 +17,7 @@ from orograph.tiles.errors import own_errors
 from orograph.tiles.grid.crs import CRSLike, parse_crs
 from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.turns import Turn, split_turns
 
 MOST_SHOWN = 10  # rows of a list of paths in a notebook
 
@@ -75,6 +76,10 @@ class LeastCostPath:
     crossed
         Rows and columns of the cells that knight's moves cross between the cells of the path, shape
         (k, 2); empty without 16 neighbours.
+    turn
+        The x at the western end of a grid that wraps, and the width of a whole turn; None if it
+        does not wrap. Where the path crosses the seam of such a grid, ``line`` goes on beyond it,
+        and ``geometry`` is cut there.
 
     Examples
     --------
@@ -97,6 +102,7 @@ class LeastCostPath:
     source: str | int | None = field(default_factory=lambda: None)
     crossed: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     snap_distance: float | None = field(default_factory=lambda: None)
+    turn: Turn | None = field(default_factory=lambda: None)
 
     def __post_init__(self) -> None:
         # Without links the line is that through the centres. The class is frozen.
@@ -115,20 +121,33 @@ class LeastCostPath:
 
     @property
     def geometry(self) -> Any:
-        """The path as a shapely LineString, or a Point if it has one cell; needs shapely."""
-        from shapely import LineString, Point
+        """The path as a shapely LineString, or a Point if it has one cell; needs shapely.
+
+        A MultiLineString if it crosses the seam of a grid that wraps.
+        """
+        from shapely import LineString, MultiLineString, Point
 
         if len(self.line) == 1:
             return Point(self.line[0])
-        return LineString(self.line)
+        pieces = self._pieces
+        return LineString(pieces[0]) if len(pieces) == 1 else MultiLineString(pieces)
+
+    @property
+    def _pieces(self) -> list[Reals]:
+        """Points of the line, in pieces between seams of the grid."""
+        if self.turn is None or len(self.line) == 1:
+            return [self.line]
+        return split_turns(self.line, *self.turn)
 
     @property
     def __geo_interface__(self) -> dict[str, Any]:
         """The path as a GeoJSON feature, in its own CRS."""
-        points = [tuple(point) for point in self.line.tolist()]
-        body: dict[str, Any] = {"type": "LineString", "coordinates": points}
-        if len(points) == 1:
-            body = {"type": "Point", "coordinates": points[0]}
+        pieces = [[tuple(point) for point in piece.tolist()] for piece in self._pieces]
+        body: dict[str, Any] = {"type": "LineString", "coordinates": pieces[0]}
+        if len(self.line) == 1:
+            body = {"type": "Point", "coordinates": pieces[0][0]}
+        elif len(pieces) > 1:
+            body = {"type": "MultiLineString", "coordinates": pieces}
         properties = {"cost": self.cost, "length": self.length}
         return {"type": "Feature", "geometry": body, "properties": properties}
 

@@ -15,6 +15,7 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, as_layer
+from orograph.tiles.vector.turns import lines_of, stated_turn
 from orograph.tiles.vector.write import import_shapely
 from orograph.tiles.warn import warn_user
 
@@ -166,7 +167,7 @@ def is_network(result: object) -> bool:
 
 def network_lines(network: xr.Dataset) -> VectorLayer:
     """Return the links of a stream network as lines."""
-    linestrings = import_shapely("result").linestrings
+    import_shapely("result")
     number = network["vertex_link"].values
     vertices = np.stack([network["vertex_x"].values, network["vertex_y"].values], axis=1)
     downstream = network["downstream"].values
@@ -186,15 +187,14 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
             "from which water leaves the grid, and no line is shorter than a step"
         )
     wide = (sizes > 1)[number - 1]
-    rank = np.cumsum(sizes > 1) - 1
-    lines = linestrings(vertices[wide], indices=rank[number[wide] - 1])
+    lines = lines_of(vertices[wide], sizes[kept], stated_turn(network.attrs))
+    place = open_raster(network["link"], argument="streams").georeference
     columns = {"link": links[kept]} | {
         name: network[name].values[kept] for name in OF_LINKS if name in network.variables
     }
-    place = open_raster(network["link"], argument="streams").georeference
     unit = network["length"].attrs.get("units") if "length" in network.variables else None
     units = {} if unit is None else {"length": unit}
-    return VectorLayer(np.asarray(lines, object), columns, place.map_crs, units=units)
+    return VectorLayer(lines, columns, place.map_crs, units=units)
 
 
 def _of_components(table: pd.DataFrame) -> VectorLayer | None:
@@ -225,8 +225,7 @@ def _paths(result: xr.Dataset, sizes: Array) -> npt.NDArray[np.object_]:
     number = np.repeat(np.arange(sizes.size), sizes)
     lines, alone = sizes >= 2, sizes == 1
     if lines.any():
-        rank = np.cumsum(lines) - 1
-        inside = lines[number]
-        geometry[lines] = shapely.linestrings(vertices[inside], indices=rank[number[inside]])
+        turn = stated_turn(result.attrs)
+        geometry[lines] = lines_of(vertices[lines[number]], sizes[lines], turn)
     geometry[alone] = shapely.points(vertices[alone[number]])
     return geometry

@@ -78,7 +78,7 @@ class RunContext:
             return self
         return replace(
             self,
-            tree=Quadtree(tree.shape, tree.tile << level),
+            tree=replace(tree, tile=tree.tile << level),
             shard_level=max(self.shard_level - level, 0),
             shard=tree.tile << self.shard_level if level > self.shard_level else 0,
         )

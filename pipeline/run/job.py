@@ -21,11 +21,13 @@ from orograph.run.cluster.compute import load
 from orograph.run.context import RunContext
 from orograph.run.options import RunSpec, run_layout
 from orograph.run.problem import facts_of, on_backend
+from orograph.tiles.errors import InputError
 from orograph.tiles.format.metadata import ArrayMetadata
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
+from orograph.tiles.raster.wrap import WRAPS, is_marked, turn_of, warn_of_globe, wraps_of
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, begin_store
 from orograph.tiles.store.dataset import open as open_dataset
@@ -53,6 +55,9 @@ class Job(ABC, Generic[T]):
 
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
+
+    wraps: bool = field(default=False, kw_only=True)
+    """Whether the last column of the grid lies beside its first."""
 
     reads_all: bool = field(default=True, kw_only=True)
     """Whether the run reads all cells; else Dask arrays are computed where they are read."""
@@ -284,10 +289,10 @@ class RasterJob(DatasetJob):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Output rasters of the problem: names, dtypes and attributes."""
+        around = WRAPS if self.wraps else {}
+        units = {name: {"units": unit} for name, unit in self.units.items()}
         return tuple(
-            replace(v, attrs={**v.attrs, "units": self.units[v.name]})
-            if v.name in self.units
-            else v
+            replace(v, attrs={**v.attrs, **units.get(v.name, {}), **around})
             for v in self.problem.outputs
         )
 
@@ -338,7 +343,8 @@ class RasterJob(DatasetJob):
         """The CF conventions, the CRS for a table, and notes; input attributes are not copied."""
         crs = self.rasters[0].georeference.crs_wkt
         of_table = {} if self.coordinates is None or crs is None else {"crs_wkt": crs}
-        return {"Conventions": "CF-1.10", **of_table, **self.notes}
+        around = {**WRAPS, "turn": list(turn_of(self.rasters[0]))} if self.wraps else {}
+        return {"Conventions": "CF-1.10", **of_table, **around, **self.notes}
 
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Build a dataset of the output arrays and the table, with coordinates set."""
@@ -353,6 +359,7 @@ class RasterJob(DatasetJob):
         return {
             **self.problem.identity(),
             **({"notes": dict(self.notes)} if self.notes else {}),
+            **(WRAPS if self.wraps else {}),
             "input": [
                 version.fingerprint if version else raster.fingerprint()
                 for raster, version in zip(self.rasters, self.first_versions, strict=True)
@@ -413,16 +420,50 @@ def raster_job(
     if problem.stage:
         chosen = choose_backend(problem.stage, rasters, spec, problem.lacking)
         problem = on_backend(problem, chosen)
+    layout = layout_of(rasters[0], spec, problem.least_tile)
     return RasterJob(
         rasters,
         rasters[0].shape,
-        layout_of(rasters[0], spec, problem.least_tile),
+        layout,
         problem.backend,
         problem,
         notes or {},
         units or {},
         spec=spec,
+        wraps=problem.may_wrap and goes_around(rasters[0], spec, layout.tile, problem.least_tile),
     )
+
+
+def refuse_wrap(operation: str, job: Job[Any], wrap: bool | None) -> None:
+    """Raise InputError if a raster is to wrap, and the operation ends it at its edges."""
+    if job.wraps or (wrap is not None and not wrap):
+        return
+    if wrap is None and not any(is_marked(raster) for raster in job.rasters[:1]):
+        return
+    what = "wrap: " if wrap else "the raster wraps (its attribute wraps is 'x'), and "
+    raise InputError(
+        f"{what}{operation} does not go around the globe; pass wrap=False to end the raster at its "
+        "first and last column"
+    )
+
+
+def goes_around(raster: Raster, spec: RunSpec, tile: int, least: int = 1) -> bool:
+    """Return whether the grid of a run wraps; warn if it does not, though it spans the globe.
+
+    ``least`` is how many columns a tile must have.
+    """
+    if not wraps_of(raster, spec.wrap):
+        if spec.wrap is None:
+            warn_of_globe(raster)
+        return False
+    columns = raster.shape[1]
+    last = columns % tile or tile
+    if last < least or columns <= 2 * least:
+        raise InputError(
+            f"wrap: the last tile has {last} of {columns} columns, and with 16 neighbours steps "
+            f"cross {least}, of at least {2 * least + 1}; pass another tile="
+        )
+    return True
 
 
 def layer_job(

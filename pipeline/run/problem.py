@@ -125,6 +125,8 @@ class ProblemFacts:
         """Cells a side that a tile must have, so that no edge goes beyond its neighbours."""
         return 1
 
+    may_wrap: ClassVar[bool] = False
+    """Whether the problem is solved on grids whose last column lies beside their first."""
     formula: ClassVar[str]
     """Name of the formula of `orograph.plans.formulas` that plans a run: that of its engine."""
     counted_for_plans: ClassVar[tuple[str, ...]] = ()

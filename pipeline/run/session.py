@@ -77,7 +77,7 @@ class MemorySession(Session[T]):
 
     def __init__(self, job: Job[T], name: str, record: Record) -> None:
         super().__init__(job, name, record)
-        tree = Quadtree(job.shape, job.layout.tile)
+        tree = Quadtree(job.shape, job.layout.tile, job.wraps)
         gpus, record.gpu_memory = gpus_of(job.backend, None)
         self.sink = job.sink()
         context = RunContext(
@@ -345,7 +345,7 @@ class StoredSession(Session[T]):
         job, client, space, backend = self.job, self.client, self.space, self._backend
         gpus, self.record.gpu_memory = gpus_of(backend, client)
         context = RunContext(
-            Quadtree(job.shape, job.layout.tile),
+            Quadtree(job.shape, job.layout.tile, job.wraps),
             shard_level(job.layout),
             checkpoints,
             sink,

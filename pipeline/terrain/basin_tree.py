@@ -130,6 +130,7 @@ class BasinTree(SweepProblem):
     """Orientation of the grid."""
 
     stage = "tile_basins"
+    may_wrap = True
     takes_device_cells: ClassVar[bool] = True
     upside_down: ClassVar[bool] = False
     """Whether heights are ordered from high to low."""

@@ -97,7 +97,13 @@ def split_of(children: Sequence[Place]) -> tuple[int, int]:
 
 
 def seam_edges(
-    height: int, width: int, split: tuple[int, int], connectivity: int
+    height: int,
+    width: int,
+    split: tuple[int, int],
+    connectivity: int,
+    *,
+    wraps: bool = False,
+    closes: bool = False,
 ) -> tuple[Indices, Indices, npt.NDArray[np.uint8]]:
     """Return the edges of a node whose ends lie in two different children.
 
@@ -110,11 +116,16 @@ def seam_edges(
         are none.
     connectivity
         4 or 8.
+    wraps
+        Whether the last column has the first as its eastern neighbour.
+    closes
+        Whether these edges are still to be added, or those in each of the children are known.
 
     Returns
     -------
     first, second : int64 arrays
-        The two ends of each edge, in the node's frame, ``first < second``.
+        The two ends of each edge, in the node's frame, ``first < second`` but where the edge leads
+        from the last column to the first.
     direction : uint8 array
         From ``first`` to ``second``: 0 east, 1 south-west, 2 south, 3 south-east.
     """
@@ -132,13 +143,24 @@ def seam_edges(
         above = (row - 1) * width + x
         parts.append((above, SOUTH))
         if connectivity == 8:
-            # the two diagonals where the seams cross are edges of the other seam already
-            parts.append((above[(x < width - 1) & (x != column - 1)], SOUTH_EAST))
-            parts.append((above[(x > 0) & (x != column)], SOUTH_WEST))
+            # The two diagonals where seams cross are edges of the other seam already; at the ends
+            # there are none, unless the children already go around.
+            around = wraps and not closes
+            parts.append((above[around | (x < width - 1) & (x != column - 1)], SOUTH_EAST))
+            parts.append((above[around | (x > 0) & (x != column)], SOUTH_WEST))
+    if closes:
+        east = np.arange(1, height + 1, dtype=np.int64) * width - 1
+        parts.append((east, EAST))
+        if connectivity == 8:
+            west = east[:-1] + 1 - width
+            parts += [(east[:-1], SOUTH_EAST), (west, SOUTH_WEST)]
     steps = [dy * width + dx for dy, dx in DIRECTION_STEPS]
     first = np.concatenate([cells for cells, _ in parts])
     second = np.concatenate([cells + steps[d] for cells, d in parts])
     direction = np.concatenate([np.full(len(cells), d, np.uint8) for cells, d in parts])
+    if wraps:
+        dy, dx = np.array(DIRECTION_STEPS).T[:, direction]
+        second = (first // width + dy) * width + (first + dx) % width
     return first, second, direction
 
 
@@ -182,7 +204,10 @@ def join(
     joined = np.empty(cells.size, values[0].dtype)
     for position, own in zip(positions, values, strict=True):
         joined[position] = own
-    first, second, direction = seam_edges(*window.shape, split_of(children), connectivity)
+    closes = place.wraps and children[0].sides.west
+    first, second, direction = seam_edges(
+        *window.shape, split_of(children), connectivity, wraps=place.wraps, closes=closes
+    )
     # Ends of edges between children, and border cells of the node, are border cells of a child, so
     # all are in `cells`, which is ascending.
     border, a, b = (

@@ -23,6 +23,7 @@ def step_lengths(
     cell_size: float | tuple[float, float] | None = None,
     *,
     slopes_only: bool = False,
+    wraps: bool = False,
 ) -> npt.NDArray[np.float64]:
     """Return the lengths of a grid's steps by kind (such as diagonal) and row.
 
@@ -34,6 +35,8 @@ def step_lengths(
         Rows and columns.
     cell_size
         Side of a cell, or its (y, x) sides; overrides the coordinates.
+    wraps
+        Whether the columns go around the globe, so that their number tells how wide they are.
     slopes_only
         Whether lengths are only compared with each other, so that no map projection needs a
         warning.
@@ -85,7 +88,7 @@ def step_lengths(
             "with latitudes from -90 to 90; set the CRS that the coordinates are in, or pass "
             "cell_size="
         )
-    return _geodesic(place, place.y, *size)
+    return _geodesic(place, place.y, size[0], 360 / shape[1] if wraps else size[1])
 
 
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ store a raster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ class Orientation(NamedTuple):
         rows = (north, south) if self.south > 0 else (south, north)
         columns = (west, east) if self.east > 0 else (east, west)
         window = self.turn_window(place.window, place.grid)
-        return Place(place.node, window, Sides(*rows, *columns), place.grid)
+        return replace(place, window=window, sides=Sides(*rows, *columns))
 
     def turn_cells(self, cells: Any, shape: tuple[int, int]) -> Any:
         """Return the row-major indices of cells in the turned grid; negative ones stay."""

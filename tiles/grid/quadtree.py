@@ -76,6 +76,8 @@ class Place:
     window: Window
     sides: Sides
     grid: tuple[int, int]
+    wraps: bool = False
+    """Whether it is as wide as a grid that wraps, and holds the seam of the last column."""
 
 
 class Tree(Protocol):
@@ -106,17 +108,33 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class Quadtree:
-    """Quadtree of a grid of ``shape`` cells, divided into tiles of ``tile`` cells a side."""
+    """Quadtree of a grid of ``shape`` cells, divided into tiles of ``tile`` cells a side.
+
+    Where the grid ``wraps``, its last column has the first as its eastern neighbour. The seam
+    between the two is within each node as wide as the grid, from the level above the tiles on;
+    nodes below have a neighbour on either side, which may be the node itself.
+    """
 
     shape: tuple[int, int]
     tile: int
+    wraps: bool = False
 
     @cached_property
     def root(self) -> Node:
         """Node that covers the whole grid."""
-        tiles = max(-(-self.shape[0] // self.tile), -(-self.shape[1] // self.tile))
         # The least level at which a node spans all tiles: the binary logarithm, rounded up.
-        return Node((tiles - 1).bit_length(), 0)
+        level = (max(self._tiles) - 1).bit_length()
+        return Node(max(level, self.wraps), 0)
+
+    @property
+    def _tiles(self) -> tuple[int, int]:
+        """Rows and columns of tiles."""
+        return -(-self.shape[0] // self.tile), -(-self.shape[1] // self.tile)
+
+    @cached_property
+    def closing(self) -> int:
+        """Least level above the tiles whose nodes are as wide as the grid."""
+        return max((self._tiles[1] - 1).bit_length(), 1)
 
     def window(self, node: Node) -> Window:
         """Return the window of ``node``; empty if it lies outside the grid."""
@@ -128,13 +146,30 @@ class Quadtree:
         """Return the window of ``node`` and the sides on which the grid continues."""
         window = self.window(node)
         height, width = self.shape
+        is_open = self.wraps and node.level < self.closing
         sides = Sides(
             north=window.y > 0,
             south=window.y + window.height < height,
-            west=window.x > 0,
-            east=window.x + window.width < width,
+            west=window.x > 0 or is_open,
+            east=window.x + window.width < width or is_open,
         )
-        return Place(node, window, sides, self.shape)
+        return Place(node, window, sides, self.shape, self.wraps and node.level >= self.closing)
+
+    def beside(self, tile: tuple[int, int], step: tuple[int, int]) -> tuple[int, int]:
+        """Return the row and column of the tile a step away; beyond the grid there is none."""
+        row, column = tile[0] + step[0], tile[1] + step[1]
+        return row, column % self._tiles[1] if self.wraps else column
+
+    def frame(self, window: Window, halo: int) -> Window:
+        """Return a window and the cells around it, as far as the grid goes.
+
+        Where the grid wraps, the columns go on beyond it: see `read_frame`.
+        """
+        frame = window.grow(halo)
+        height = self.shape[0]
+        width = frame.x + frame.width if self.wraps else self.shape[1]
+        left = min(frame.x, 0) if self.wraps else 0
+        return frame.overlap(Window(0, left, height, width - left))
 
     def children(self, node: Node) -> list[Node]:
         """Return the children of ``node`` that overlap the grid, in z-order."""

@@ -56,3 +56,19 @@ class Raster(Protocol):
 
     def fingerprint(self) -> str:
         """Return an identifier of the content, by which a resumed run checks its input."""
+
+
+def read_frame(raster: Raster, frame: Window) -> NDArray[Any]:
+    """Return the cells of a window whose columns may go on beyond those of a grid that wraps."""
+    width = raster.shape[1]
+    inside = frame.x >= 0 and frame.x + frame.width <= width
+    if inside or getattr(raster, "endless", False):
+        return raster.read(frame)
+    columns = (frame.x + np.arange(frame.width)) % width
+    # read in runs of columns that ascend
+    ends = np.flatnonzero(np.diff(columns) < 0) + 1
+    runs = [
+        raster.read(Window(frame.y, int(run[0]), frame.height, run.size))
+        for run in np.split(columns, ends)
+    ]
+    return np.concatenate(runs, axis=1)

@@ -17,6 +17,8 @@ class PlaceRaster(MaskRaster):
     """The column of each cell of a raster, and 8 times its row, both modulo 8."""
 
     nodata = None  # type: ignore[assignment]
+    endless = True
+    """Whether it can be read beyond its grid, where places go on."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the places of the cells of ``window``, uint8."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.tiles.arrays import Reals
 from orograph.tiles.grid.crs import CRSLike, parse_crs, reproject
+from orograph.tiles.vector.turns import split_turns
 
 TURN = 360.0
 LONGEST_STEP = 90.0
@@ -90,7 +89,7 @@ def _cut(geometry: Any, chart: Chart, continuous: bool) -> Any:
             parts.append(shapely.Point((longitude + TURN / 2) % TURN - TURN / 2, latitude))
         elif dimension == LINE:
             line = _continuous(shapely.get_coordinates(part), chart, continuous)
-            parts += [shapely.LineString(piece) for piece in _split(line)]
+            parts += [shapely.LineString(piece) for piece in split_turns(line, -TURN / 2, TURN)]
         else:
             area = _area(part.exterior, chart, continuous)
             for hole in part.interiors:
@@ -127,33 +126,6 @@ def _continuous(points: Reals, chart: Chart, continuous: bool) -> Reals:
         points = np.insert(points, far[long] + 1, between[long], axis=0)
         moved = chart(points)
     return np.stack([np.unwrap(moved[:, 0], period=TURN), moved[:, 1]], axis=1)
-
-
-def _split(line: Reals) -> list[Reals]:
-    """Return the pieces of a line between odd multiples of 180 degrees, from -180 to 180."""
-    longitude, latitude = line.T
-    begin, end = longitude[:-1], longitude[1:]
-    low, high = np.floor((longitude.min() + TURN / 2) / TURN), (longitude.max() + TURN / 2) / TURN
-    after: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
-    share: list[Reals] = [np.empty(0)]
-    meridian: list[Reals] = [np.empty(0)]
-    for cut in np.arange(low, math.ceil(high) + 1) * TURN - TURN / 2:
-        # A line that ends on the meridian does not cross it: it may turn back there.
-        met = np.flatnonzero((begin - cut) * (end - cut) < 0)
-        after.append(met)
-        share.append((cut - begin[met]) / (end[met] - begin[met]))
-        meridian.append(np.full(met.size, cut))
-    at, part, cuts = np.concatenate(after), np.concatenate(share), np.concatenate(meridian)
-    order = np.lexsort((part, at))
-    at, part, cuts = at[order], part[order], cuts[order]
-    crossed = latitude[at] + part * (latitude[at + 1] - latitude[at])
-    line = np.insert(line, at + 1, np.stack([cuts, crossed], axis=1), axis=0)
-    # Once cut, each segment lies in one turn, that of its middle. A piece ends where the turn
-    # changes.
-    turns = np.floor(((line[:-1, 0] + line[1:, 0]) / 2 + TURN / 2) / TURN)
-    ends = np.flatnonzero(np.diff(turns)) + 1
-    bounds = [0, *ends.tolist(), len(turns)]
-    return [line[first : last + 1] - [TURN * turns[first], 0.0] for first, last in pairwise(bounds)]
 
 
 def _area(ring: Any, chart: Chart, continuous: bool) -> Any:

@@ -54,10 +54,12 @@ class Surface:
     length_scale: float = 1.0
     """Factor for lengths of the grid: metres per unit of length where costs are times, else 1."""
 
-    def lengths(self, cell_size: float | tuple[float, float] | None) -> npt.NDArray[np.float64]:
+    def lengths(
+        self, cell_size: float | tuple[float, float] | None, wraps: bool = False
+    ) -> npt.NDArray[np.float64]:
         """Return the lengths of steps; see `step_lengths`."""
-        first = self.first
-        return step_lengths(first.georeference, first.shape, cell_size) * self.length_scale
+        place, shape = self.first.georeference, self.first.shape
+        return step_lengths(place, shape, cell_size, wraps=wraps) * self.length_scale
 
     @property
     def rasters(self) -> tuple[Raster, ...]:

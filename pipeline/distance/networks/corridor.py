@@ -18,6 +18,7 @@ from orograph.results.opening import ResultLike, open_result
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of
+from orograph.tiles.raster.wrap import WRAPS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -117,8 +118,7 @@ def corridor(
         kept &= found <= (math.floor(threshold) if integers else threshold)
     words = "extra cost" if normalize else "cost"
     attrs: dict[str, Any] = {"long_name": f"{words} of the best path"}
-    if "units" in first.attrs:
-        attrs["units"] = first.attrs["units"]
+    attrs |= {name: first.attrs[name] for name in ("units", *WRAPS) if name in first.attrs}
     if integers:
         attrs["_FillValue"] = -1
         found = found.astype(np.int64).where(kept, -1)
@@ -231,7 +231,8 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
     _check_place(a, b)
     for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
         _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
-    _check_equal("units", *(costs_of(result).attrs.get("units") for result in (a, b)))
+    for name in ("units", *WRAPS):
+        _check_equal(name, *(costs_of(result).attrs.get(name) for result in (a, b)))
     kinds = [np.dtype(r.attrs.get("dtype", costs_of(r).dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
     ways = [result.attrs.get("travel") for result in (a, b)]

@@ -31,6 +31,7 @@ class LeastOfRuns(LocalProblem):
     name = "least-of-runs"
     backend = "numba"
     halo = 0
+    may_wrap = True
     counted = (REACHED,)
 
     written: tuple[Variable, ...]

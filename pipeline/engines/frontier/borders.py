@@ -28,7 +28,7 @@ Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""
 NOTHING: tuple[Border, list[int]] = ([None] * 8, [0] * 8)
 """Border of a tile that has sent none: its parts and their names."""
-FACING = [(di, dj, k) for (di, dj), k in zip(NEIGHBOURS, OPPOSITE, strict=True)]
+FACING = list(zip(NEIGHBOURS, OPPOSITE, strict=True))
 """Step to each neighbour, and the number of the part of its border that faces the tile."""
 
 
@@ -90,11 +90,11 @@ class Borders:
         # task.
         held = {tile: self._held[tile][1] for tile in tiles if tile in self._held}
         for tile, border in borders.items():
-            for k, (di, dj) in enumerate(NEIGHBOURS):
+            for k, step in enumerate(NEIGHBOURS):
                 if border[k] is not None:
                     if tile in held:
                         held[tile][8 + k] = attempt
-                    if (names := held.get((tile[0] + di, tile[1] + dj))) is not None:
+                    if (names := held.get(self._tiles.beside(tile, step))) is not None:
                         names[OPPOSITE[k]] = attempt
 
     def send_all(self, tile: Tile) -> None:
@@ -111,23 +111,22 @@ class Borders:
 
     def _around(self, tile: Tile) -> tuple[Border, list[int]]:
         """Return the strips of the neighbours that face a tile, and the names of the strips."""
-        (i, j), get = tile, self._known.get
+        beside, get = self._tiles.beside, self._known.get
         strips, names = [], []
-        for di, dj, k in FACING:
-            border, their_names = get((i + di, j + dj), NOTHING)
+        for step, k in FACING:
+            border, their_names = get(beside(tile, step), NOTHING)
             strips.append(border[k])
             names.append(their_names[k])
         return strips, names
 
     def forget(self, shard: Tile) -> None:
         """Drop the borders of tiles whose neighbourhood is written, after ``shard`` was written."""
-        done = self._tiles.done
-        for di, dj in itertools.product((-1, 0, 1), repeat=2):
+        for step in itertools.product((-1, 0, 1), repeat=2):
             # Places beyond the grid hold no borders, so that dropping them does nothing.
-            i, j = shard[0] + di, shard[1] + dj
-            if not done[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2].all():
+            beside = self._tiles.shard_beside(shard, (step[0], step[1]))
+            if not self._tiles.is_done_around(beside):
                 continue
-            rows, columns = self._tiles.block((i, j))
+            rows, columns = self._tiles.block(beside)
             for tile in itertools.product(
                 range(rows.start, rows.stop), range(columns.start, columns.stop)
             ):

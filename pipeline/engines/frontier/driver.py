@@ -173,11 +173,10 @@ class _Driver:
 
     def __init__(self, run: Frontier) -> None:
         self.problem, self.context, self.tree = run.problem, run.context, run.context.quadtree
-        rows, columns = (-(-n // self.tree.tile) for n in self.tree.shape)
-        self.tiles = TileKeys((rows, columns), run.context.shard_level)
+        self.tiles = TileKeys(self.tree, run.context.shard_level)
         # The arrays of `TileKeys` themselves, which are changed in place.
         self.keys, self.away = self.tiles.keys, self.tiles.away
-        self.reached = np.zeros((rows, columns), np.int64)
+        self.reached = np.zeros(self.keys.shape, np.int64)
         self.borders = Borders(self.tiles)
         links = self.problem.links
         self.links = (
@@ -672,10 +671,10 @@ class _Driver:
         self.tiles.opened[tile] = True
         self.borders.take(tile, visit.border, visit.attempt)
         rows, columns = self.keys.shape
-        for k, (di, dj) in enumerate(NEIGHBOURS):
+        for k, step in enumerate(NEIGHBOURS):
             if visit.outward[k] == math.inf:
                 continue
-            i, j = tile[0] + di, tile[1] + dj
+            i, j = self.tree.beside(tile, step)
             # what the visit did not know of a final tile, it may take for improvable
             inside = 0 <= i < rows and 0 <= j < columns
             if inside and not self.tiles.written[self.tiles.shard_of((i, j))]:

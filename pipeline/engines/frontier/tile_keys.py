@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orograph.engines.frontier.queues import OwnedQueues, Tile, TileQueue
+from orograph.tiles.grid.quadtree import Quadtree
 
 if TYPE_CHECKING:
     from orograph.run.cluster.worker_loads import Worker
@@ -29,14 +30,16 @@ class TileKeys:
 
     Parameters
     ----------
-    shape : tuple of int
-        Rows and columns of tiles.
+    tree : Quadtree
+        Its tiles, and which are neighbours.
     level : int
-        Of the quadtree, where the shards are.
+        Its level where the shards are.
     """
 
-    def __init__(self, shape: tuple[int, int], level: int) -> None:
+    def __init__(self, tree: Quadtree, level: int) -> None:
+        shape = tuple(-(-n // tree.tile) for n in tree.shape)
         self.level = level
+        self.beside, self._wraps = tree.beside, tree.wraps
         self.keys = np.full(shape, math.inf)
         """Least value by which something can improve each tile."""
         self.away = np.zeros(shape, bool)
@@ -111,6 +114,19 @@ class TileKeys:
         for queue in (self.waiting, self.unread, self.final):
             queue.dissolve(owner)
         self.awake.discard(owner)
+
+    def shard_beside(self, shard: Tile, step: Tile) -> Tile:
+        """Return the row and column of the shard a step away; beyond the grid there is none."""
+        row, column = shard[0] + step[0], shard[1] + step[1]
+        return row, column % self.done.shape[1] if self._wraps else column
+
+    def is_done_around(self, shard: Tile) -> bool:
+        """Return whether a shard and all shards beside it are known to be written."""
+        (i, j), done = shard, self.done
+        if self._wraps:
+            columns = np.arange(j - 1, j + 2) % done.shape[1]
+            return bool(done[max(i - 1, 0) : i + 2, columns].all())
+        return bool(done[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2].all())
 
     def is_reached(self, shard: Tile) -> bool:
         """Return whether this session may have computed cells of a shard already."""

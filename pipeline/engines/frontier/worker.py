@@ -119,17 +119,20 @@ def _visit_tiles(
         if visit.links is not None and request.links is not None:
             # The next visit to the tile reports what is new against this one.
             request.links.sent[:] = visit.links.values
-        for k, (di, dj) in enumerate(NEIGHBOURS):
+        for k, step in enumerate(NEIGHBOURS):
             sent = visit.border[k]
             if sent is not None:
                 request.sent[k], names[tile][8 + k] = sent, attempt
             # A neighbour that this task may visit gets the strip, and its key, without the driver.
-            other = tile[0] + di, tile[1] + dj
+            other = run.context.quadtree.beside(tile, step)
             if other in area:
                 if sent is not None:
                     area[other].halo[OPPOSITE[k]], names[other][OPPOSITE[k]] = sent, attempt
                 open_keys[other] = min(open_keys[other], visit.outward[k])
-                if other in done:
+                if other == tile:
+                    # where the grid wraps: this visit took in what earlier ones had sent
+                    done[tile].outward[k] = visit.outward[k]
+                elif other in done:
                     # what it sent to this tile was taken in by this visit
                     done[other].outward[OPPOSITE[k]] = math.inf
     for tile, request in area.items():

@@ -41,6 +41,7 @@ class Trenches(LocalProblem):
 
     name = "breach-depressions"
     stage = "dig_trenches"
+    may_wrap = True
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run: of parts, and of the window of a pit."""

@@ -30,6 +30,7 @@ from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
+from orograph.tiles.raster.wrap import wraps_of
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def flow_distance(
         check_same_grid("to", marked, raster)
         check_streams("to", marked, raster)
         rasters = (raster, marked)
-    steps = StepLengths.of_raster(raster, cell_size)
+    steps = StepLengths.of_raster(raster, cell_size, wraps_of(raster, spec.wrap))
     orientation = raster.georeference.orientation
     problem = FlowLengths(code, steps, rasters[-1].nodata, orientation=orientation)
     return raster_job(problem, rasters, spec)

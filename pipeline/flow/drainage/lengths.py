@@ -34,7 +34,7 @@ class StepLengths:
 
     @classmethod
     def of_raster(
-        cls, raster: Raster, cell_size: float | tuple[float, float] | None
+        cls, raster: Raster, cell_size: float | tuple[float, float] | None, wraps: bool = False
     ) -> StepLengths:
         """Return the lengths of the steps of a raster, rounded to multiples of a power of two.
 
@@ -43,7 +43,8 @@ class StepLengths:
         """
         place = raster.georeference
         known = place.length_unit is not None
-        steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size) * place.metres)
+        lengths = step_lengths(place, raster.shape, cell_size, wraps=wraps)
+        steps = lengths_of_steps(lengths * place.metres)
         _, exponent = math.frexp(float(steps.max()))
         cells = raster.shape[0] * raster.shape[1]
         # The longest step is below 2**exponent: where that is less than 1, more digits keep its

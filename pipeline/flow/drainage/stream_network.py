@@ -189,7 +189,9 @@ class StreamNetwork(FlowProblem):
     def _in_grid(self, cells: Integers, window: Window, width: int) -> Integers:
         """Return the indices in the grid of cells of a tile with a ring around it."""
         y, x = np.divmod(cells, width)
-        found: Integers = (y - 1 + window.y) * self.shape[1] + x - 1 + window.x
+        # Where the grid wraps, a stream may go on in the first or last column.
+        x = (x - 1 + window.x) % self.shape[1]
+        found: Integers = (y - 1 + window.y) * self.shape[1] + x
         return found
 
     def _refuse_circle(self, streams: Array, found: Integers, window: Window) -> None:
@@ -380,7 +382,7 @@ class StreamSweep(FlowSweep):
         Beyond the grid the ring is nodata.
         """
         ring = window.grow(1)
-        frame = ring.clip(self.context.quadtree.shape)
+        frame = self.context.quadtree.frame(window, 1)
         return list(self._with_ring(super().read(frame), frame.within(ring), ring.shape))
 
     def _with_ring(

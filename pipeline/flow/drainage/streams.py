@@ -22,6 +22,7 @@ from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.crs import CRSLike
 from orograph.tiles.local_storage import local_path
 from orograph.tiles.raster.raster import RasterLike, open_raster
+from orograph.tiles.raster.wrap import wraps_of
 from orograph.tiles.vector.layer import VectorLayer
 from orograph.tiles.vector.write import check_vector_target, import_shapely, write_layer
 
@@ -126,7 +127,7 @@ def streams(
         rasters.append(open_raster(elevation, argument="elevation"))
     for name, other in zip(("accumulation", "elevation"), rasters[1:], strict=False):
         check_same_grid(name, other, raster)
-    steps = StepLengths.of_raster(raster, cell_size)
+    steps = StepLengths.of_raster(raster, cell_size, wraps_of(raster, spec.wrap))
     nodata_of_others = tuple(r.nodata for r in rasters[1:])
     orientation = raster.georeference.orientation
     problem = StreamNetwork(

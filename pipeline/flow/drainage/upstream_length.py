@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from orograph.run.job import Job
     from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.wrap import wraps_of
 
 
 @stored("flow-longest")
@@ -198,6 +199,6 @@ def upstream_length(
     """
     spec = RunSpec(**options)
     raster, code = open_directions(spec, direction, codes)
-    steps = StepLengths.of_raster(raster, cell_size)
+    steps = StepLengths.of_raster(raster, cell_size, wraps_of(raster, spec.wrap))
     problem = UpstreamLengths(code, steps, orientation=raster.georeference.orientation)
     return raster_job(problem, (raster,), spec)

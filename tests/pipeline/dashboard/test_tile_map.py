@@ -30,7 +30,7 @@ from orograph.engines.frontier.tile_map import (
     message,
     states_of,
 )
-from orograph.tiles.grid.quadtree import morton_encode
+from orograph.tiles.grid.quadtree import Quadtree, morton_encode
 
 TOKEN = "0123456789abcdef" * 2
 
@@ -76,7 +76,7 @@ def test_a_large_grid_is_shown_by_some_of_its_shards() -> None:
 
 
 def test_a_driver_sends_what_it_knows_of_tiles() -> None:
-    tiles = TileKeys((4, 6), 1)
+    tiles = TileKeys(Quadtree((4, 6), 1), 1)
     tiles.keys[1, 2] = tiles.keys[0, 0] = 5
     tiles.away[0, 0] = True
     tiles.opened[3, :2] = True
@@ -89,7 +89,7 @@ def test_a_driver_sends_what_it_knows_of_tiles() -> None:
     plugin.log_event("another", {})
     plugin.log_event(TOPIC, message("distance", TOKEN, tiles))
     np.testing.assert_array_equal(plugin.runs[TOKEN].states(), expected)
-    assert max(states_of(TileKeys((300, 1000), 3)).shape) == 125
+    assert max(states_of(TileKeys(Quadtree((300, 1000), 1), 3)).shape) == 125
 
 
 def test_a_panel_counts_what_it_draws() -> None:

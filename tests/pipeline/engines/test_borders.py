@@ -12,6 +12,7 @@ import orograph as og
 from orograph.engines.frontier.borders import Borders, pack_strips
 from orograph.engines.frontier.tile_keys import TileKeys
 from orograph.run.cluster import executors
+from orograph.tiles.grid.quadtree import Quadtree
 
 FRICTION = np.random.default_rng(2).uniform(1, 9, (64, 64)).astype(np.float32)
 
@@ -24,7 +25,7 @@ def sent(borders: Borders, tile: tuple[int, int], worker: str) -> list[int]:
 
 
 def test_a_worker_is_sent_what_it_has_not() -> None:
-    borders = Borders(TileKeys((3, 3), 0))
+    borders = Borders(TileKeys(Quadtree((3, 3), 1), 0))
     strips = [np.zeros(4)] * 8
     for tile in np.ndindex(3, 3):
         borders.take(tile, strips, attempt=1)
@@ -82,7 +83,7 @@ def test_most_strips_are_where_they_are_needed(
 def test_borders_come_back_as_they_were(changed: bool) -> None:
     """Of arrays of two kinds; what has not changed is there from before."""
     rng = np.random.default_rng(3)
-    tiles = TileKeys((3, 4), 0)
+    tiles = TileKeys(Quadtree((3, 4), 1), 0)
     borders, again = Borders(tiles), Borders(tiles)
     for count in (20, 5):
         borders.changed.clear()
@@ -99,7 +100,7 @@ def test_borders_come_back_as_they_were(changed: bool) -> None:
 
 
 def test_borders_in_the_midst_of_written_shards_are_forgotten() -> None:
-    tiles = TileKeys((6, 6), 1)
+    tiles = TileKeys(Quadtree((6, 6), 1), 1)
     borders = Borders(tiles)
     for tile in np.ndindex(6, 6):
         borders.take(tile, [np.zeros(3)] * 8)

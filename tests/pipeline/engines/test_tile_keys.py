@@ -12,6 +12,7 @@ import pytest
 
 from orograph.engines.frontier.queues import Shares
 from orograph.engines.frontier.tile_keys import TileKeys
+from orograph.tiles.grid.quadtree import Quadtree
 
 LARGE = 1000  # tiles a side
 OWNERS = [None, 0, 1, 2]
@@ -57,7 +58,7 @@ def drain(tiles: TileKeys, owner: int | None, bound: float) -> list[tuple[int, i
 @pytest.mark.parametrize("seed", range(5))
 def test_the_queues_say_what_a_look_at_all_tiles_would(seed: int, level: int) -> None:
     chance = random.Random(seed)
-    tiles = TileKeys((5, 7), level)
+    tiles = TileKeys(Quadtree((5, 7), 1), level)
     every = list(tiles_of(tiles))
     given, front = 0, 0.0
     for _ in range(600):
@@ -109,7 +110,7 @@ def test_the_queues_say_what_a_look_at_all_tiles_would(seed: int, level: int) ->
 
 
 def test_a_step_takes_no_longer_on_a_large_grid() -> None:
-    tiles = TileKeys((LARGE, LARGE), 0)
+    tiles = TileKeys(Quadtree((LARGE, LARGE), 1), 0)
     for shard in np.ndindex(LARGE, LARGE):
         if max(abs(shard[0] - LARGE // 2), abs(shard[1] - LARGE // 2)) < 30:
             tiles.give(shard, sum(shard) % 64)

@@ -1,0 +1,496 @@
+"""Rasters that wrap, against explicit graphs whose first and last column are neighbours."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (registers `.rio`)
+import xarray as xr
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+import orograph as og
+from orograph.run.cluster.clusters import cluster
+
+STEPS = {
+    1: (0, 1),
+    2: (-1, 1),
+    3: (-1, 0),
+    4: (-1, -1),
+    5: (0, -1),
+    6: (1, -1),
+    7: (1, 0),
+    8: (1, 1),
+}
+"""Steps (rows, columns) of TauDEM's codes."""
+FORWARD = ((0, 1), (1, -1), (1, 0), (1, 1))
+"""Steps of the edges of a forest, by bit."""
+FEW, MANY = range(4), range(4, 40)
+SEEDS = [*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in MANY)]
+
+
+class Case:
+    """A random grid, with a tile and a number of columns by which to roll it."""
+
+    def __init__(self, seed: int, widest_step: int = 1) -> None:
+        self.random = random = np.random.default_rng(seed)
+        while True:
+            self.shape = int(random.integers(1, 14)), int(random.integers(2 * widest_step + 1, 16))
+            self.tile = int(random.integers(widest_step, 8))
+            if (self.shape[1] % self.tile or self.tile) >= widest_step:
+                break
+        self.connectivity = int(random.choice([4, 8]))
+        self.roll = int(random.integers(self.shape[1]))
+        self.options: dict[str, Any] = {"tile": self.tile, "wrap": True}
+
+    def heights(self, *, distinct: bool) -> np.ndarray[Any, Any]:
+        """Return heights with some nodata."""
+        heights = self.random.random(self.shape)
+        if not distinct:
+            heights = np.floor(6 * heights)
+        heights[self.random.random(self.shape) < 0.1] = np.nan
+        heights.flat[0] = 3
+        return heights
+
+    def cell(self, valid: np.ndarray[Any, Any]) -> tuple[int, int]:
+        """Return the row and column of a random valid cell."""
+        y, x = self.random.choice(np.argwhere(valid)).tolist()
+        return y, x
+
+    def rolled(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return values rolled along the rows."""
+        return np.roll(values, self.roll, axis=1)
+
+
+def around(
+    shape: tuple[int, int], cell: tuple[int, int], connectivity: int = 8
+) -> Iterator[tuple[int, int, int]]:
+    """Yield code, row and column of the neighbours of a cell; rows may lie outside."""
+    for code, (dy, dx) in STEPS.items():
+        if connectivity == 8 or 0 in (dy, dx):
+            yield code, cell[0] + dy, (cell[1] + dx) % shape[1]
+
+
+def edges(shape: tuple[int, int], connectivity: int) -> Iterator[tuple[int, int, int]]:
+    """Yield both ends, row-major, and the bit of each edge of a grid that wraps."""
+    height, width = shape
+    for y, x in np.ndindex(shape):
+        for bit, (dy, dx) in enumerate(FORWARD):
+            if y + dy < height and (connectivity == 8 or 0 in (dy, dx)):
+                yield y * width + x, (y + dy) * width + (x + dx) % width, bit
+
+
+def costs_from(
+    friction: np.ndarray[Any, Any], cell: tuple[int, int], connectivity: int
+) -> np.ndarray[Any, Any]:
+    """Return least costs from a cell by SciPy's Dijkstra, NaN where there are none."""
+    height, width = friction.shape
+    steps = [s for s in FORWARD if connectivity > 4 or 0 in s]
+    if connectivity == 16:
+        steps += [(1, 2), (1, -2), (2, 1), (2, -1)]
+    least: dict[tuple[int, int], float] = {}
+    for (y, x), (dy, dx) in itertools.product(np.ndindex(friction.shape), steps):
+        if y + dy >= height:
+            continue
+        to = y + dy, (x + dx) % width
+        cells = [(y, x), to]
+        if abs(dx) == 2:
+            middle = (x + dx // 2) % width
+            cells += [(y, middle), (y + dy, middle)]
+        elif dy == 2:
+            cells += [(y + 1, x), (y + 1, to[1])]
+        cost = float(np.mean([friction[c] for c in cells])) * float(np.hypot(dy, dx))
+        if np.isfinite(cost):
+            a, b = sorted((y * width + x, to[0] * width + to[1]))
+            least[a, b] = min(least.get((a, b), np.inf), cost)
+    ends = np.array(list(least), int).reshape(-1, 2).T
+    graph = coo_matrix((list(least.values()), tuple(ends)), (friction.size, friction.size))
+    found = dijkstra(graph.tocsr(), directed=False, indices=cell[0] * width + cell[1])
+    return np.where(np.isinf(found), np.nan, found).reshape(friction.shape)
+
+
+def highest_on_the_way(
+    heights: np.ndarray[Any, Any], starts: list[tuple[int, int]], connectivity: int
+) -> np.ndarray[Any, Any]:
+    """Return the least greatest height on a path from any start, by a priority queue."""
+    found = np.full(heights.shape, np.nan)
+    queue = [(float(heights[cell]), cell) for cell in starts]
+    heapq.heapify(queue)
+    while queue:
+        level, cell = heapq.heappop(queue)
+        if np.isfinite(found[cell]):
+            continue
+        found[cell] = level
+        for _, y, x in around(heights.shape, cell, connectivity):
+            if 0 <= y < len(heights) and np.isnan(found[y, x]) and np.isfinite(heights[y, x]):
+                heapq.heappush(queue, (max(level, float(heights[y, x])), (y, x)))
+    return found
+
+
+@pytest.mark.parametrize("connectivity", [4, 8, 16])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_costs_and_paths_are_those_of_an_explicit_graph(seed: int, connectivity: int) -> None:
+    case = Case(seed, 2 if connectivity == 16 else 1)
+    friction = 0.1 + case.random.random(case.shape)
+    friction[case.random.random(case.shape) < 0.2] = np.nan
+    friction.flat[0] = 1
+    y, x = case.cell(np.isfinite(friction))
+    given: dict[str, Any] = {"connectivity": connectivity, **case.options}
+    both = ("cost", "back_direction", "allocation")
+    result = og.cost_distance(friction, [(x, y)], outputs=both, **given)
+    cost = result["cost"].values
+    np.testing.assert_allclose(cost, costs_from(friction, (y, x), connectivity), 1e-12)
+    assert result["cost"].attrs["wraps"] == "x"
+    whole = og.cost_distance(friction, [(x, y)], outputs=both, **given | {"tile": 64})
+    xr.testing.assert_identical(result, whole)
+    source = (x + case.roll) % case.shape[1], y
+    rolled = og.cost_distance(case.rolled(friction), [source], **given)["cost"].values
+    np.testing.assert_array_equal(rolled, case.rolled(cost))
+    reached = [(column, row) for row, column in np.argwhere(np.isfinite(cost)).tolist()]
+    for path in og.least_cost_path(result, reached):
+        assert path.cells[-1].tolist() == [y, x]
+        step = np.abs(np.diff(path.line[:, 0]))
+        assert (step <= (2 if connectivity == 16 else 1)).all()  # the line never jumps
+        parts = path._pieces
+        assert all(
+            -0.5 <= part[:, 0].min() <= part[:, 0].max() <= case.shape[1] - 0.5 for part in parts
+        )
+    mask = og.path_mask(og.least_cost_path(result, reached), result)
+    assert mask.values[y, x] == len(reached)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hops_and_ways_are_those_of_an_explicit_graph(seed: int) -> None:
+    case = Case(seed)
+    mask = case.random.random(case.shape) < 0.7
+    mask.flat[:2] = True
+    y, x = case.cell(mask)
+    width, given = case.shape[1], {"connectivity": case.connectivity, **case.options}
+    flat = mask.ravel()
+    ends = [(a, b) for a, b, _ in edges(case.shape, case.connectivity) if flat[a] and flat[b]]
+    a, b = np.array(ends, int).reshape(-1, 2).T
+    graph = coo_matrix((np.ones(a.size), (a, b)), (mask.size, mask.size)).tocsr()
+    hops = dijkstra(graph, directed=False, indices=y * width + x, unweighted=True)
+    hops = np.where(np.isinf(hops), -1, hops).reshape(case.shape)
+    found = og.hop_distance(mask, [(x, y)], **given)["hops"].values
+    np.testing.assert_array_equal(found, np.where(mask, hops, -1))
+    others = np.argwhere(mask)[:: max(int(mask.sum()) // 5, 1)].tolist()
+    for some in (others[-1:], others):
+        reach = og.is_connected(mask, (x, y), [(column, row) for row, column in some], **given)
+        assert reach.hops is not None
+        assert reach.hops.tolist() == [hops[row, column] for row, column in some]
+
+
+@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_components_are_those_of_an_explicit_graph(seed: int, least: int) -> None:
+    case = Case(seed)
+    classes = case.random.integers(0, 3, case.shape)
+    flat = classes.ravel()
+    same = [(a, b) for a, b, _ in edges(case.shape, case.connectivity) if flat[a] == flat[b] != 0]
+    a, b = np.array(same, int).reshape(-1, 2).T
+    _, found = connected_components(coo_matrix((np.ones(a.size), (a, b)), (flat.size, flat.size)))
+    sizes = np.bincount(found)
+    kept = (flat != 0) & (sizes[found] >= least)
+    number: dict[int, int] = {}
+    expected = [number.setdefault(n, len(number) + 1) if k else 0 for n, k in zip(found, kept)]
+    table = ("labels", "component_size")
+    result = og.connected_components(
+        classes, connectivity=case.connectivity, min_size=least, outputs=table, **case.options
+    )
+    assert result["labels"].values.ravel().tolist() == expected
+    assert result["component_size"].values.tolist() == np.bincount(expected)[1:].tolist()
+
+
+@pytest.mark.parametrize("weight", ["max", "absolute_difference", "mean"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_forests_are_those_of_kruskal(seed: int, weight: str) -> None:
+    case = Case(seed)
+    heights = case.heights(distinct=bool(seed % 2))
+    of = {
+        "max": lambda a, b: (max(a, b), min(a, b)),
+        "absolute_difference": lambda a, b: (abs(a - b),),
+        "mean": lambda a, b: ((a + b) / 2,),
+    }[weight]
+    flat = heights.ravel()
+    order = sorted(
+        (*of(flat[a], flat[b]), 4 * a + bit, a, b, bit)
+        for a, b, bit in edges(case.shape, case.connectivity)
+        if np.isfinite(flat[[a, b]]).all()
+    )
+    parent = list(range(flat.size))
+
+    def root(n: int) -> int:
+        while parent[n] != n:
+            n = parent[n]
+        return n
+
+    expected = np.zeros(flat.size, int)
+    for *_, a, b, bit in order:
+        if root(a) != root(b):
+            parent[root(a)] = root(b)
+            expected[a] |= 1 << bit
+    given: dict[str, Any] = {"weight": weight, "connectivity": case.connectivity, **case.options}
+    forest = og.minimum_spanning_forest(heights, **given)
+    np.testing.assert_array_equal(forest["edges"].values.ravel(), expected)
+    lines = og.forest_lines(forest)
+    assert len(lines.geometry) == forest.attrs["edge_count"]
+    assert max((line.length for line in lines.geometry), default=0) < 1.5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_levels_are_those_of_a_priority_queue(seed: int) -> None:
+    case = Case(seed)
+    heights, connectivity = case.heights(distinct=bool(seed % 2)), case.connectivity
+    valid = np.isfinite(heights)
+    edge = [
+        (y, x)
+        for y, x in np.argwhere(valid).tolist()
+        if any(
+            not 0 <= row < case.shape[0] or not valid[row, column]
+            for _, row, column in around(case.shape, (y, x), connectivity)
+        )
+    ]
+    given: dict[str, Any] = {"connectivity": connectivity, **case.options}
+    filled = og.fill_depressions(heights, **given)["filled"].values
+    expected = highest_on_the_way(heights, edge, connectivity)
+    np.testing.assert_array_equal(filled, np.where(np.isnan(expected), heights, expected))
+    (y, x), (row, column) = case.cell(valid), case.cell(valid)
+    level = highest_on_the_way(heights, [(y, x)], connectivity)
+    flood = og.flood_level(heights, [(x, y)], **given)
+    np.testing.assert_array_equal(next(iter(flood.values())).values, level)
+    found = og.pass_elevation(heights, [(x, y)], [(column, row)], paths=True, **given)
+    height = np.nan_to_num(level[row, column], nan=np.inf)
+    assert found["elevation"].values.item() == height
+    if np.isfinite(height):
+        cells = found["path_y"].values.astype(int), found["path_x"].values.astype(int)
+        assert heights[cells].max() == height
+    for table in (og.peaks, og.depressions):
+        one, whole = table(heights, **given), table(heights, **given | {"tile": 64})
+        xr.testing.assert_identical(one, whole)
+        if seed % 2:  # where no heights tie
+            rolled = table(case.rolled(heights), **given)
+            for name in {"elevation", "prominence", "volume", "spill_elevation"} & set(one):
+                np.testing.assert_array_equal(*(np.sort(t[name].values) for t in (one, rolled)))
+
+
+@pytest.mark.parametrize("method", ["keep", "fill", "breach"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_directions_are_steepest_and_roll(seed: int, method: str) -> None:
+    case = Case(seed)
+    heights = case.heights(distinct=bool(seed % 2))
+    for flats in ("nearest", "gradient"):
+        given: dict[str, Any] = {"depressions": method, "flats": flats}
+        found = og.flow_direction(heights, **given, **case.options)["direction"].values
+        whole = og.flow_direction(heights, **given, wrap=True)["direction"].values
+        np.testing.assert_array_equal(found, whole)
+        if method != "breach" or seed % 2:  # trenches of flats begin at their first cell
+            rolled = og.flow_direction(case.rolled(heights), **given, **case.options)
+            np.testing.assert_array_equal(rolled["direction"].values, case.rolled(found))
+    if method != "keep" or not seed % 2:
+        return
+    for y, x in np.argwhere(np.isfinite(heights)).tolist():
+        steepest, code, beyond = 0.0, 0, 0
+        for step, row, column in around(case.shape, (y, x)):
+            if 0 <= row < case.shape[0] and np.isfinite(heights[row, column]):
+                slope = (heights[y, x] - heights[row, column]) * (1 / np.hypot(*STEPS[step]))
+                if slope > steepest:
+                    steepest, code = slope, step
+            else:
+                beyond = beyond or step
+        assert found[y, x] == (code or beyond)
+
+
+@pytest.mark.filterwarnings("ignore:.*(have no line|no link was found)")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_follows_from_directions_is_that_of_walks(seed: int) -> None:
+    case = Case(seed)
+    heights = case.heights(distinct=bool(seed % 2))
+    valid = np.isfinite(heights)
+    direction = og.flow_direction(heights, **case.options)
+    codes = direction["direction"].values
+    count, longest = np.where(valid, 0, -1), np.zeros(case.shape)
+    distance, ends = np.full(case.shape, np.nan), {}
+    for y, x in np.argwhere(valid).tolist():
+        at, length = (y, x), 0.0
+        while True:
+            count[at] += 1
+            longest[at] = max(longest[at], length)
+            dy, dx = STEPS.get(int(codes[at]), (0, 0))
+            to = at[0] + dy, (at[1] + dx) % case.shape[1]
+            if to == at or not 0 <= to[0] < case.shape[0] or not valid[to]:
+                break
+            at, length = to, length + float(np.hypot(dy, dx))
+        ends[y, x], distance[y, x] = at, length
+    # what reads directions knows that they wrap
+    accumulation = og.flow_accumulation(direction, tile=case.tile)
+    assert accumulation["accumulation"].attrs["wraps"] == "x"
+    np.testing.assert_array_equal(accumulation["accumulation"].values, count)
+    of_heights = og.flow_accumulation(heights, method="d8", **case.options)
+    np.testing.assert_array_equal(of_heights["accumulation"].values, count)
+    number = {end: n for n, end in enumerate(sorted(set(ends.values())), 1)}
+    basins = og.watersheds(direction, tile=case.tile)["watershed"].values
+    assert all(basins[cell] == number[end] for cell, end in ends.items())
+    found = og.flow_distance(direction, tile=case.tile)["distance"].values
+    np.testing.assert_allclose(found, distance, atol=1e-5)
+    found = og.upstream_length(direction, tile=case.tile)["length"].values
+    np.testing.assert_allclose(found[valid], longest[valid], atol=1e-5)
+    network = og.streams(direction, accumulation, 2, tile=case.tile)
+    xr.testing.assert_identical(network, og.streams(direction, accumulation, 2, tile=64))
+    if (network["length"] > 0).any():
+        lines = og.stream_lines(network)
+        assert max((line.length for line in lines.geometry), default=0) < 1.5 * heights.size
+    for method in ("dinf", "mfd"):
+        one, whole, rolled = (
+            og.flow_accumulation(given, method=method, wrap=True, tile=tile)["accumulation"].values
+            for given, tile in (
+                (heights, case.tile),
+                (heights, 64),
+                (case.rolled(heights), case.tile),
+            )
+        )
+        np.testing.assert_array_equal(one, whole)
+        np.testing.assert_array_equal(rolled, case.rolled(one))
+
+
+def globe(columns: int = 36, rows: int = 17, first: float = -175.0) -> xr.DataArray:
+    """Return a global raster of heights without poles."""
+    step = 360 / columns
+    coords = {"lat": 80 - 10.0 * np.arange(rows), "lon": first + step * np.arange(columns)}
+    heights = np.random.default_rng(2).random((rows, columns)).astype(np.float32) + 1
+    raster = xr.DataArray(heights, coords, ("lat", "lon"), "heights")
+    return raster.rio.write_crs("EPSG:4326")
+
+
+def test_walking_times_and_lengths_are_those_of_a_rolled_globe() -> None:
+    raster = globe()
+    moved = raster.roll(lon=7, roll_coords=True)
+    moved = moved.assign_coords(lon=raster.lon)
+    at = [(float(raster.lon[3]), 10.0)]
+    there = [(float(raster.lon[10]), 10.0)]
+    one = og.walking_time(raster, at, wrap=True, tile=8)["time"]
+    other = og.walking_time(raster.roll(lon=7, roll_coords=False), there, wrap=True)["time"]
+    np.testing.assert_array_equal(np.roll(one.values, 7, axis=1), other.values)
+    assert np.isfinite(one.values).all()
+
+
+@pytest.mark.parametrize("kind", [".zarr", ".nc", ".tif"])
+def test_files_keep_that_a_result_wraps(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"direction{kind}"
+    og.flow_direction(globe(), wrap=True, out=path, tile=16)
+    found = og.flow_accumulation(path)["accumulation"]
+    assert found.attrs["wraps"] == "x"
+    expected = og.flow_accumulation(og.flow_direction(globe(), wrap=True))["accumulation"]
+    np.testing.assert_array_equal(found.values, expected.values)
+
+
+def test_two_workers_find_the_same_on_any_tiles(tmp_path: Path) -> None:
+    raster = globe(72)
+    at, both = [(100.0, 20.0)], ("cost", "allocation", "back_direction")
+    with cluster(2, dashboard_address=None) as client:
+        options: dict[str, Any] = {"wrap": True, "tile": 4, "client": client}
+        og.cost_distance(raster, at, outputs=both, out=tmp_path / "cost.zarr", **options)
+        og.fill_depressions(raster, out=tmp_path / "filled.zarr", **options)
+        og.flow_direction(raster, out=tmp_path / "flow.zarr", **options)
+        og.connected_components(raster > 1.5, out=tmp_path / "parts.zarr", **options)
+    kept = {
+        name: og.open(tmp_path / f"{name}.zarr") for name in ("cost", "filled", "flow", "parts")
+    }
+    found = {
+        "cost": og.cost_distance(raster, at, outputs=both, wrap=True),
+        "filled": og.fill_depressions(raster, wrap=True),
+        "flow": og.flow_direction(raster, wrap=True),
+        "parts": og.connected_components(raster > 1.5, wrap=True),
+    }
+    for name, expected in found.items():
+        kept = og.open(tmp_path / f"{name}.zarr")
+        for variable in expected.data_vars:
+            np.testing.assert_array_equal(kept[variable].values, expected[variable].values)
+
+
+def test_a_path_over_the_seam_is_cut_there() -> None:
+    raster = globe()
+    result = og.cost_distance(raster, [(-165, 10)], outputs=("cost", "back_direction"), wrap=True)
+    (path,) = og.least_cost_path(result, [(165, 10)])
+    assert path.geometry.geom_type == "MultiLineString"
+    assert path.line[:, 0].max() > 180
+    assert path.length < 5e6
+    shape = path.__geo_interface__["geometry"]
+    assert shape["type"] == "MultiLineString"
+    assert all(-180 <= x <= 180 for part in shape["coordinates"] for x, _ in part)
+
+
+def test_centroids_and_boxes_of_components_over_the_seam() -> None:
+    classes = np.zeros((3, 10), "u1")
+    classes[1, [9, 0, 1]] = 1
+    classes[2, 4:6] = 1
+    table = og.component_table(og.connected_components(classes, wrap=True))
+    assert table[["cells", "left", "right"]].values.tolist() == [[3, 9, 12], [2, 4, 6]]
+    assert table["x"].tolist() == [0.0, 4.5]
+
+
+@pytest.mark.parametrize(
+    ("raster", "said"),
+    [
+        (globe().isel(lon=slice(0, 30)), "span 300 degrees"),
+        (globe(37, first=-180).assign_coords(lon=-180 + 10.0 * np.arange(37)), "repeats the first"),
+        (np.ones((4, 2)), "it takes 3"),
+    ],
+)
+def test_rasters_that_cannot_wrap_are_refused(raster: Any, said: str) -> None:
+    with pytest.raises(og.InputError, match=said):
+        og.fill_depressions(raster, wrap=True)
+
+
+def test_longitudes_of_single_precision_wrap() -> None:
+    raster = globe(2160)
+    raster = raster.assign_coords(lon=raster.lon.astype(np.float32).astype(np.float64))
+    cost = og.cost_distance(raster, [(0.1, 10)], wrap=True)["cost"].values
+    other = og.cost_distance(globe(2160), [(0.1, 10)], wrap=True)["cost"].values
+    np.testing.assert_array_equal(cost, other)  # a column is a 2160th of a turn in both
+
+
+def test_a_global_raster_gets_one_warning() -> None:
+    with pytest.warns(RuntimeWarning, match="goes around the globe") as said:
+        og.flow_direction(globe())
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda raster, **wrap: og.polygonize(raster.round(), **wrap),
+        lambda raster, **wrap: og.isochrones(raster, [1.5], **wrap),
+        lambda raster, **wrap: og.cost_distance(
+            raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
+        ),
+        lambda raster, **wrap: og.polygonize.plan(raster.round(), **wrap),
+    ],
+)
+def test_operations_that_do_not_go_around_refuse_it(call: Any) -> None:
+    with pytest.raises(og.InputError, match=r"wrap: \w+ does not go around"):
+        call(globe(), wrap=True)
+    marked = globe().assign_attrs(wraps="x")
+    with pytest.raises(og.InputError, match="pass wrap=False"), xr.set_options(keep_attrs=True):
+        call(marked)
+    call(globe(), wrap=False)
+
+
+def test_a_last_tile_narrower_than_a_step_is_refused() -> None:
+    with pytest.raises(og.InputError, match="pass another tile="):
+        og.cost_distance(np.ones((5, 9)), [(0, 0)], connectivity=16, tile=4, wrap=True)
+
+
+def test_a_plan_knows_the_seam() -> None:
+    flat, round_ = (
+        og.fill_depressions.plan(og.RasterSpec((400, 900), "float32"), tile=100, wrap=wrap)
+        for wrap in (False, True)
+    )
+    assert round_.tiles == flat.tiles
+    assert og.cost_distance.plan(np.ones((40, 90)), wrap=True).tasks > 0

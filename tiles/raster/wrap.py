@@ -1,0 +1,89 @@
+"""Tell whether a grid closes upon itself: whether its last column lies beside its first."""
+
+from __future__ import annotations
+
+from orograph.tiles.arguments import check_flag
+from orograph.tiles.errors import InputError
+from orograph.tiles.raster.interface import Raster
+from orograph.tiles.warn import warn_user
+
+WRAPS = {"wraps": "x"}
+"""Attribute of rasters whose last column lies beside their first."""
+FEWEST_COLUMNS = 3
+TURN = 360.0
+WITHIN = 0.01
+"""How far the columns may be from a whole turn, in cells."""
+
+
+def wraps_of(raster: Raster, wrap: bool | None) -> bool:
+    """Return whether a raster wraps: as ``wrap`` says, else as its attribute ``wraps`` does.
+
+    Raises
+    ------
+    InputError
+        If it cannot: its longitudes do not span a whole turn, or it has too few columns.
+    """
+    if wrap is not None and not check_flag("wrap", wrap):
+        return False
+    if wrap is None and not is_marked(raster):
+        return False
+    columns = raster.shape[1]
+    if columns < FEWEST_COLUMNS:
+        raise InputError(
+            f"wrap: the raster has {columns} columns; it takes {FEWEST_COLUMNS} to go around"
+        )
+    turns = _turns(raster)
+    if turns is None or abs(turns) <= WITHIN:
+        return True
+    place, span = raster.georeference, columns * TURN / (columns - turns)
+    if abs(turns - 1) <= WITHIN * 2:
+        raise InputError(
+            f"wrap: the last column, at {place.x_name} = {_end(raster):.10g}, repeats the first; "
+            f"leave it out, such as by .isel({place.x_name}=slice(None, -1))"
+        )
+    raise InputError(
+        f"wrap: the columns span {span:.10g} degrees of longitude, not {TURN:g}; a geographic "
+        "raster wraps only if they go around the globe: leave wrap out"
+    )
+
+
+def is_marked(raster: Raster) -> bool:
+    """Return whether the attribute ``wraps`` of a raster says that it wraps."""
+    return bool(raster.attrs.get("wraps") == WRAPS["wraps"])
+
+
+def warn_of_globe(raster: Raster) -> None:
+    """Warn if a raster that is not to wrap goes around the globe."""
+    turns = _turns(raster)
+    if turns is not None and abs(turns) <= WITHIN:
+        warn_user(
+            "the raster goes around the globe, and ends at its first and last column; pass "
+            "wrap=True to make these neighbours, or wrap=False to end it there without a warning"
+        )
+
+
+def _turns(raster: Raster) -> float | None:
+    """Return by how many columns a geographic raster is wider than a whole turn; else None."""
+    place = raster.georeference
+    if place.x is None or not place.in_degrees or place.x.size < FEWEST_COLUMNS:
+        return None
+    step = abs(float(place.x[-1]) - float(place.x[0])) / (place.x.size - 1)
+    return float(place.x.size - TURN / step)
+
+
+def _end(raster: Raster) -> float:
+    place = raster.georeference
+    assert place.x is not None
+    return float(place.x[-1])
+
+
+def turn_of(raster: Raster) -> tuple[float, float]:
+    """Return the x at the western end of a raster that wraps, and the width of a whole turn.
+
+    In a raster without coordinates x counts cells.
+    """
+    place, columns = raster.georeference, raster.shape[1]
+    if place.x is None:
+        return -0.5, float(columns)
+    step = abs(float(place.x[-1] - place.x[0])) / (columns - 1)
+    return float(place.x.min()) - step / 2, TURN if place.in_degrees else step * columns

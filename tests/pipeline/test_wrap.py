@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,13 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (registers `.rio`)
 import xarray as xr
+from cuda_on_cpu.emulator import Emulator
+from distributed import Client
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
+from terrain_cases import fractal
+from verbs import call
+from watched_raster import SHARD, TILE, Gate, WatchedRaster, mortal_cluster, wait_until
 
 import orograph as og
 from orograph.run.cluster.clusters import cluster
@@ -494,3 +501,48 @@ def test_a_plan_knows_the_seam() -> None:
     )
     assert round_.tiles == flat.tiles
     assert og.cost_distance.plan(np.ones((40, 90)), wrap=True).tasks > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gpu_finds_the_same(seed: int, emulated_gpu: Emulator) -> None:
+    case = Case(seed, 2)
+    heights = case.heights(distinct=True)
+    y, x = case.cell(np.isfinite(heights))
+    both = ("cost", "back_direction", "allocation")
+    calls: tuple[Callable[..., xr.Dataset], ...] = (
+        lambda **o: og.cost_distance(heights, [(x, y)], outputs=both, **o),
+        lambda **o: og.cost_distance(heights, [(x, y)], connectivity=16, dtype="float32", **o),
+        lambda **o: og.hop_distance(heights > 0.5, [(x, y)], snap=20, **o),
+        lambda **o: og.minimum_spanning_forest(heights, **o),
+        lambda **o: og.connected_components(heights > 0.5, **o),
+        lambda **o: og.fill_depressions(heights, **o),
+        lambda **o: og.flow_accumulation(heights, method="d8", **o),
+    )
+    for solve, options in itertools.product(calls, (case.options, {"wrap": True})):
+        launched = emulated_gpu.launches
+        found = solve(backend="cuda", **options)
+        assert emulated_gpu.launches > launched
+        xr.testing.assert_identical(found, solve(backend="numba", **options))
+
+
+@pytest.mark.parametrize("operation", ["cost", "flow"])
+def test_a_killed_worker_is_made_up_for(operation: str, gate: Gate, tmp_path: Path) -> None:
+    heights = 1 + fractal(90)[:70] / 100
+    calls: dict[str, Callable[..., xr.Dataset]] = {
+        "cost": lambda given, **o: call(og.cost_distance, given, [(3, 3)], wrap=True, **o),
+        "flow": lambda given, **o: call(og.flow_direction, given, wrap=True, **o),
+    }
+    cut, out = {"tile": TILE, "shard": SHARD}, tmp_path / "out.zarr"
+    expected = calls[operation](heights, **cut)
+    og.ingest(heights, tmp_path / "heights.zarr", **cut)
+    gate.shut(after=6)
+    raster = WatchedRaster(tmp_path / "heights.zarr", tmp_path / "read.txt", gate=gate)
+    with mortal_cluster(2) as of_workers, Client(of_workers, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        run = calls[operation](raster, client=client, out=out, verb="submit", **cut)
+        wait_until(gate.held, lambda run=run: run.status == "running")
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        gate.open()
+        found = run.result(timeout=120)
+    for name in expected.data_vars:
+        np.testing.assert_array_equal(found[name].values, expected[name].values)

@@ -374,11 +374,11 @@ def parse_sources(
         alike = by_label is None and source_cost is None
         if (
             alike
-            and name == "sources"
+            and name in ("sources", "outlets")
             and marks_all(raster_of_sources, first, partial(is_source, targets=targets))
         ):
             warn_user(
-                f"{name}: all cells are sources, so that nothing is to be found; is the raster "
+                f"{name}: all cells are {name}, so that nothing is to be found; is the raster "
                 "another one than meant, such as the friction?"
             )
         strengths = None

@@ -45,9 +45,9 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
         ``right`` (rows and columns, the last two exclusive; where a component lies across the seam
         of a raster that wraps, ``right`` is greater than the number of columns). Areas are in
         square metres if the CRS gives the length of a unit or of a degree (on its ellipsoid), else
-        in squared units of the coordinates; ``attrs["area_unit"]`` is the unit. ``attrs["crs_wkt"]`` is the CRS of the
-        centroids, which `to_geodataframe` converts to points. The table takes about 100 bytes for
-        each component.
+        in squared units of the coordinates; ``attrs["area_unit"]`` is the unit.
+        ``attrs["crs_wkt"]`` is the CRS of the centroids, which `to_geodataframe` converts to
+        points. The table takes about 100 bytes for each component.
 
     Raises
     ------

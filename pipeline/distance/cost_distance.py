@@ -34,11 +34,11 @@ from orograph.distance.costs.surface import (
 from orograph.distance.costs.terrain_cost import TerrainCost
 from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.eikonal.job import EIKONAL, eikonal_job
-from orograph.distance.links import BACK_LINK, link_table, parse_links
+from orograph.distance.links import BACK_LINK, check_unit_of_links, link_table, parse_links
 from orograph.distance.problem import Distance
 from orograph.distance.strengths.growth import Growth
 from orograph.distance.strengths.runs import StrongSources
-from orograph.kernels.relax.models import CostModel, friction_unit
+from orograph.kernels.relax.models import MODELS, CostModel, friction_unit
 from orograph.kernels.shortest_path_tree.pair_code import code_of_run
 from orograph.operations.operation import operation
 from orograph.results.costs import COST
@@ -232,6 +232,7 @@ def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) ->
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         labels = source_labels(values, rows, columns, whole, asked.argument)
     reverse, traced = steps.travel == "to", "back_direction" in wanted
+    check_unit_of_links(steps.links, MODELS[cost].units)
     joined = parse_links(steps.links, surface.valid, dtype, reverse, snap, places=traced)
     named = surface.inputs
     if source_raster is not None:

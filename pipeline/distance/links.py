@@ -101,6 +101,19 @@ def parse_links(
     return Links(cells[tail[order]], cells[head[order]], cost[order], edge, points)
 
 
+def check_unit_of_links(graph: Graph | None, units: str) -> None:
+    """Raise InputError if links are in another unit than costs in seconds.
+
+    ``units`` are those of the costs, empty where these have none of their own.
+    """
+    known = None if graph is None else graph.unit
+    if units == "s" and known not in (None, units):
+        raise InputError(
+            f"links: their weights are in {known!r}, and the times of a walk in seconds; make them "
+            "with og.roads(..., unit='s')"
+        )
+
+
 def check_links(graph: object) -> None:
     """Raise InputError unless links are given as a graph."""
     if not isinstance(graph, Graph):

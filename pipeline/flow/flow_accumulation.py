@@ -16,6 +16,7 @@ from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
+from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.raster.wrap import wraps_of
 
@@ -122,6 +123,8 @@ def flow_accumulation(
         flats=flats,
         cell_size=cell_size,
     )
+    if method is not None:
+        warn_of_nodata(raster, "direction", offered=True)
     wraps = wraps_of(raster, spec.wrap)
     code, routing = _source_of_directions(raster, method, codes, given, wraps)
     rasters: tuple[Raster, ...] = (raster,)

@@ -22,7 +22,7 @@ from orograph.distance.costs.surface import (
     model_coefficients,
     open_surface,
 )
-from orograph.distance.links import parse_links
+from orograph.distance.links import check_unit_of_links, parse_links
 from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
@@ -129,6 +129,7 @@ def wanted_index(
         check_whole_lengths(lengths, connectivity, cost)
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
+    check_unit_of_links(steps.links, MODELS[cost].units)
     joined = parse_links(steps.links, surface.valid, np.dtype(dtype), False, snap)
     problem = Distance.on_rasters(
         surface.inputs, model, np.dtype(dtype), connectivity, lengths, links=joined

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.georeference import GRID_MAPPING
 
@@ -52,6 +54,11 @@ def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
             if variable.chunks is not None:
                 # Chunks of Dask may differ at the edges, those of NetCDF may not.
                 variable.encoding["chunksizes"] = tuple(map(max, variable.chunks))
+        if variable.dtype.kind in "iu" and "_FillValue" in variable.attrs:
+            limits = np.iinfo(variable.dtype)
+            # one that no cell can hold means none: casts keep attributes
+            if not limits.min <= variable.attrs["_FillValue"] <= limits.max:
+                del variable.attrs["_FillValue"]
         if variable.dtype.kind == "f" and "_FillValue" not in variable.attrs:
             variable.encoding["_FillValue"] = fill
         if GRID_MAPPING in dataset.coords and variable.ndim == 2:

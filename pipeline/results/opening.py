@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from orograph.results.netcdf import open_netcdf
 from orograph.tiles.arguments import absolute_path, check_path, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.extensions import GEOTIFF, NETCDF
 from orograph.tiles.grid.cf import encoding_of_place
 from orograph.tiles.nodata import fill_value_in_xarray
@@ -80,6 +80,11 @@ def open_result(
         # Tags of a GeoTIFF are texts, numbers and lists among them.
         attributes = {name: parse_tag(value) for name, value in result.attrs.items()}
         # rioxarray opens a GeoTIFF with a dimension for its single band.
+        if result.sizes.get("band", 1) > 1:
+            raise InputError(
+                f"{argument}: it has {result.sizes['band']} bands; give one, such as by "
+                ".isel(band=0)"
+            )
         array = result.squeeze("band", drop=True) if "band" in result.dims else result
         name = _name_of(result, operation, argument)
         if name in array.coords and name not in array.dims:  # the time of the data, beside times
@@ -136,6 +141,8 @@ def _open_geotiff(path: str, argument: str) -> xr.Dataset:
 
     try:
         raster = FileRaster(path)
+    except OptionMissingError as error:
+        raise InputError(f"{argument}: {error.without}") from None
     except RasterioIOError as error:
         raise InputError(
             f"{argument}: {path} is not a GeoTIFF that can be read ({error}); give what an "

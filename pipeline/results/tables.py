@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,7 +124,14 @@ def table_layer(result: object) -> VectorLayer | None:
     }
     if "area" in columns and "area_unit" in result.attrs:
         units["area"] = str(result.attrs["area_unit"])
-    return VectorLayer(geometry, columns, result.attrs.get("crs_wkt"), units=units)
+    crs = result.attrs.get("crs_wkt")
+    return VectorLayer(geometry, columns, crs, units=units, places=_places(columns))
+
+
+def _places(columns: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the prefixes of the columns ``x`` and ``y`` of a table."""
+    pairs = [name.removesuffix("x") for name in columns if name == "x" or name.endswith("_x")]
+    return tuple(prefix for prefix in pairs if f"{prefix}y" in columns)
 
 
 def has_rasters(result: object) -> bool:
@@ -205,7 +213,8 @@ def _of_components(table: pd.DataFrame) -> VectorLayer | None:
     columns |= {str(name): table[name].to_numpy() for name in table.columns}
     units = {"area": str(table.attrs["area_unit"])} if "area_unit" in table.attrs else {}
     geometry = _points(columns["x"], columns["y"])
-    return VectorLayer(geometry, columns, table.attrs.get("crs_wkt"), units=units)
+    crs = table.attrs.get("crs_wkt")
+    return VectorLayer(geometry, columns, crs, units=units, places=_places(columns))
 
 
 def _points(x: Array, y: Array) -> npt.NDArray[np.object_]:

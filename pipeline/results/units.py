@@ -15,12 +15,13 @@ from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place
 from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.units import parse_length_unit
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0}
-LENGTHS = {"m": 1.0, "km": 1000.0}
+LENGTHS = {"m": 1.0, "km": 1000.0, "ft": 0.3048, "us-ft": 1200 / 3937}
 AREAS = {"m2": 1.0, "ha": 1e4, "km2": 1e6}
 NAMES = {
     "metre": "m", "meter": "m", "metres": "m", "meters": "m",
@@ -56,7 +57,7 @@ def convert_units(
     result : Dataset, DataArray or path
         Result with known ``units``, such as that of `walking_time` (``"s"``) or `flow_distance`
         (``"m"``), or the path of its store or file.
-    unit : {"s", "min", "h", "m", "km", "m2", "ha", "km2"}
+    unit : {"s", "min", "h", "m", "km", "ft", "us-ft", "m2", "ha", "km2"}
         The unit to convert to; words such as ``"hours"`` are taken too.
 
     Returns
@@ -101,8 +102,9 @@ def convert_units(
     if not changed:
         listed = ", ".join(f"{name} in {units}" for name, units in known.items()) or "no units"
         raise InputError(
-            f"result: it has {listed}, of which nothing becomes {unit!r}; set the attribute units "
-            f"of a variable to one of {', '.join(map(repr, _quantity(unit)))}"
+            f"result: it has {listed}, of which nothing becomes {unit!r}; only what is in one of "
+            f"{', '.join(map(repr, _quantity(unit)))} does: correct the attribute units of a "
+            "variable if it says another unit than that of its values"
         )
     found = result.assign(changed)
     # An infinite maximum is a text and stays.
@@ -192,14 +194,16 @@ def unit_scale(units: object, wanted: str, argument: str) -> float:
     if units is None or _quantity(str(units)) is not quantity:
         of_it = "does not say its units" if units is None else f"is in {shown(units)}"
         raise InputError(
-            f"unit: {wanted!r}, but {argument} {of_it}; set the attribute units to one of "
-            f"{', '.join(map(repr, quantity))}, or leave unit out"
+            f"unit: {wanted!r}, but {argument} {of_it}; give what is in one of "
+            f"{', '.join(map(repr, quantity))}, or correct the attribute units if it says another "
+            "unit than that of the values"
         )
     return quantity[_plain(str(units))] / quantity[wanted]
 
 
 def _plain(units: str) -> str:
-    return NAMES.get(units, units)
+    length = parse_length_unit(units)
+    return NAMES.get(units) or (units if length is None else length.name)
 
 
 def _quantity(units: str) -> dict[str, float]:

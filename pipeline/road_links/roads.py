@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -186,7 +187,10 @@ def roads(
         # From km/h to seconds a metre, and from these to the unit asked for.
         pace = 3.6 / speeds / UNITS[unit] if cost == "time" else np.ones(speeds.size)
     rules = Rules(pace, directions_of(layer, oneway), access_of(layer, access))
+    length = raster.georeference.length_unit
+    unit_of_weights = unit if cost == "time" else length and length.name
     graph = _graph(place_lines(layer, raster, cost == "time"), rules, raster)
+    graph = replace(graph, unit=unit_of_weights)
     return graph if target is None else write_graph(graph, target)
 
 

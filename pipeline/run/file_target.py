@@ -175,7 +175,8 @@ def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
     if suffix in TABLES and not is_table:
         raise InputError(
             f"out: {spec.storage} is a file of points, lines or rows, but the result has rasters, "
-            f"{listed}; name it .tif (of one raster), .nc or .zarr" + job.as_lines
+            f"{listed}; name it .tif (of one raster), .nc or .zarr"
+            + (job.as_lines or "; og.polygonize makes areas of labels")
         )
     if suffix in NETCDF:
         netcdf_engine("out")

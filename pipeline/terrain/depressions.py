@@ -50,7 +50,7 @@ TileState = tuple[LeafState, Array]
 LABELS = Variable(
     "labels",
     np.dtype(np.int64),
-    None,
+    0,
     {"long_name": "smallest depression, by pit"},
 )
 
@@ -135,14 +135,18 @@ class Depressions(FateTree):
         cells = cells_at_edge(place, labels, self.connectivity)
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
+    @property
+    def in_metres(self) -> bool:
+        """Whether areas are in square metres; else they count cells."""
+        return self.row_areas is not None or self.cell_area is not None
+
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
         """Return a message that the outside never merges, and the result attributes."""
-        in_metres = self.row_areas is not None or self.cell_area is not None
         attributes = {
             "connectivity": self.connectivity,
             "min_depth": self.min_depth,
             "min_area": self.min_area,
-            "area_unit": "m2" if in_metres else "cell",
+            "area_unit": "m2" if self.in_metres else "cell",
         }
         return Fates.lasting(summary.pits), attributes
 
@@ -390,4 +394,9 @@ def depressions(
         labels,
         orientation=place.orientation,
     )
-    return raster_job(problem, (raster,), spec, units=units_of(raster, *HEIGHTS))
+    units, of_heights = units_of(raster, *HEIGHTS), raster.attrs.get("units")
+    if problem.in_metres:
+        units["area"] = "m2"
+        if of_heights:
+            units["volume"] = "m3" if of_heights == "m" else f"m2 {of_heights}"
+    return raster_job(problem, (raster,), spec, units=units)

@@ -95,8 +95,8 @@ def ingest(
     Values are not rounded, scaled or filled. bool becomes uint8 and float16 becomes float32. Cells
     with the nodata value of the source keep it, and it is recorded as ``_FillValue``; NaN cells
     stay NaN in addition. Only masked cells are set to the nodata value (NaN for floats without
-    one). If no nodata value is known and the least value is one that programs use for it (-9999,
-    -32768, the lowest float32), far below all others, a warning names it.
+    one). If no nodata value is known and the least value lies far below all others, as -9999 or
+    -32768 do, a warning names it.
 
     Memory: two shards. If the source is stored in strips as wide as the grid, or if a row of shards
     is small (at most 128 MiB), two rows of shards. Each cell is decoded once, except in blocks of

@@ -80,6 +80,8 @@ class Graph:
     edge_count: int
     bounds: tuple[int, ...]
     """The first stored vertex of each part, and the number of vertices."""
+    unit: str | None = None
+    """Unit of the weights, such as that of travel times by `roads`; None if it is not known."""
 
     def _repr_html_(self) -> str:
         rows = {

@@ -77,6 +77,7 @@ def write_graph(graph: Graph, place: Location, takeover: bool = False) -> Graph:
         "edges": graph.edge_count,
         "bounds": list(graph.bounds),
         "labels": labels,
+        **({} if graph.unit is None else {"unit": graph.unit}),
     }
     with staged_store(final, takeover=takeover) as staged:
         # A store has a grid. That of a graph has one cell and no raster; the graph is its table.
@@ -118,7 +119,8 @@ def open_graph(place: Location) -> Graph:
         raise
     except (ValueError, RecursionError) as error:
         raise damaged(storage, GROUP, f"{KEY}: {error}") from None
-    return Graph(arrays, about["directed"], about["edges"], tuple(about["bounds"]))
+    bounds, unit = tuple(about["bounds"]), about.get("unit")
+    return Graph(arrays, about["directed"], about["edges"], bounds, unit and str(unit))
 
 
 def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, ArrayMetadata]:

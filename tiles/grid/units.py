@@ -28,12 +28,15 @@ _SURVEY_FOOT = LengthUnit("us-ft", 1200 / 3937)
 _SPELLINGS = {
     METRE: "m metre meter metres meters",
     LengthUnit("km", 1000.0): "km kilometre kilometer kilometres kilometers",
+    LengthUnit("dm", 0.1): "dm decimetre decimeter decimetres decimeters",
     LengthUnit("cm", 0.01): "cm centimetre centimeter centimetres centimeters",
     LengthUnit("mm", 0.001): "mm millimetre millimeter millimetres millimeters",
     _FOOT: "ft foot feet international-foot international-feet intl-foot ift",
     _SURVEY_FOOT: "us-ft us-foot us-feet usft ftus foot-us us-survey-foot us-survey-feet "
     "survey-foot u.s.-survey-foot u.s.-survey-feet ussurveyfoot sfoot",
 }
+UNSTATED = frozenset(("", "1", "-", "none", "unknown"))
+"""Texts of an attribute ``units`` that tell nothing."""
 _KNOWN = {name: unit for unit, names in _SPELLINGS.items() for name in names.split()}
 
 ELEVATION_UNITS = {"m": METRE, "ft": _FOOT, "us-ft": _SURVEY_FOOT}
@@ -81,19 +84,39 @@ def in_unit_of_coordinates(wkt: str, axes: tuple[Mapping[str, Any], Mapping[str,
 
     As GDAL does it: a CRS in metres becomes one in kilometres if the coordinates are. Coordinates
     of a geostationary view in radians are multiples of the height of the satellite.
+
+    Raises
+    ------
+    InputError
+        If the coordinates are in another unit than a geographic CRS has, in one that is not known,
+        or in two.
     """
-    named = {str(attrs.get("units", "")) for attrs in axes}
-    if len(named) != 1 or named == {""}:
-        return wkt
+    named = {str(attrs.get("units", "")).strip() for attrs in axes} - UNSTATED
     crs = parse_crs(wkt, "raster")
     if crs.is_geographic:
+        _check_degrees(crs, named)
         return wkt
-    (text,) = named
-    unit = parse_length_unit(text)
+    if not named:
+        return wkt
     definition = crs.to_json_dict()
-    if unit is None and text.lower() in ("rad", "radian", "radians"):
-        unit = _satellite_height(definition)
-    if unit is None or abs(unit.metres / unit_of_crs(crs).metres - 1) < 1e-5:
+    units = set()
+    for text in named:
+        unit = parse_length_unit(text)
+        if unit is None and text.lower() in ("rad", "radian", "radians"):
+            unit = _satellite_height(definition)
+        if unit is None:
+            raise InputError(
+                f"the coordinates are in {text!r} by their attribute units, which is not a length "
+                f"as their CRS has it, {crs.name}; correct the attribute, or the CRS"
+            )
+        units.add(unit)
+    unit = units.pop()
+    if any(abs(other.metres / unit.metres - 1) > 1e-5 for other in units):
+        raise InputError(
+            f"the coordinates are in {' and '.join(sorted(named))} by their attributes units; "
+            "bring both to one unit"
+        )
+    if abs(unit.metres / unit_of_crs(crs).metres - 1) < 1e-5:
         return wkt  # as it is: both kinds of feet are called feet
     length = {"type": "LinearUnit", "name": unit.name, "conversion_factor": unit.metres}
     for axis in definition["coordinate_system"]["axis"]:
@@ -103,6 +126,17 @@ def in_unit_of_coordinates(wkt: str, axes: tuple[Mapping[str, Any], Mapping[str,
     if unit_of_crs(crs).metres == 1:
         definition["remarks"] = _OF_METRES
     return str(crs.from_json_dict(definition).to_wkt())
+
+
+def _check_degrees(crs: CRS, named: set[str]) -> None:
+    """Raise InputError unless a geographic CRS and its coordinates are in degrees."""
+    axes = {axis.unit_name.lower() for axis in crs.axis_info if axis.unit_name != "metre"}
+    for text in sorted(axes - {"unknown"} | named):
+        if not text.lower().startswith(("degree", "deg", "arc_degree", "°")):
+            raise InputError(
+                f"the coordinates are in {text!r}, and lengths are measured from degrees; bring "
+                "them to degrees, such as to EPSG:4326, or correct the CRS or the attribute units"
+            )
 
 
 def _satellite_height(definition: Mapping[str, Any]) -> LengthUnit | None:

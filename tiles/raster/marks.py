@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -26,10 +25,8 @@ SAMPLE = 2**16
 """Number of cells of a block in which different values are counted."""
 FEWEST, GREATEST = 16, 30_000
 """Number of other values needed, and the greatest height or depth on Earth, also in feet."""
-_NINES = re.compile(r"-9{3,}(\.9+)?")
-# Least values of the types of cells, the next ones, and round numbers that files of floats use.
-_LOWEST = {-32768.0, -32767.0, -2147483648.0, -2147483647.0, -1e30, -1e32, -1e35, -1e38}
-_LOWEST |= {float(np.finfo(kind).min) for kind in (np.float32, np.float64)}
+LAND = -500
+"""Height below all land; of a lower one it is looked whether it stands for nodata."""
 
 
 def _marked(cells: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
@@ -39,10 +36,15 @@ def _marked(cells: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
 
 
 def may_hold_mark(raster: Raster) -> bool:
-    """Return False if a raster in memory has no cell that is not 0 or nodata."""
-    if not isinstance(raster, ArrayRaster):
+    """Return False if a raster has no cell that is not 0 or nodata.
+
+    It is read window by window up to the first one; those that Dask computes, and outlines, are
+    not read.
+    """
+    if isinstance(raster, LazyRaster | RasterOutline):
         return True
-    return bool(_marked(raster.read(Window(0, 0, *raster.shape)), raster.nodata).any())
+    windows = _windows(raster.shape, raster.tile or SIDE)
+    return any(_marked(raster.read(window), raster.nodata).any() for window in windows)
 
 
 def marks_all(
@@ -93,7 +95,7 @@ class LeastValues:
             return
         # Each block may have another least value. Only those that may stand for nodata are set
         # apart.
-        if least in _LOWEST or _NINES.fullmatch(f"{least:.10g}"):
+        if least < LAND:
             others = cells[cells > least]
             self._counts[least] += int(np.count_nonzero(cells == least))
         else:
@@ -127,8 +129,8 @@ class LeastValues:
 def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """Warn if the least height is a number that stands for nodata, far below all others.
 
-    It is one of those that programs use (-9999, -32768, the lowest float32), and lies farther below
-    the next height than all others span: so no sea floor is taken for it. Of a raster in memory all
+    It lies below all land, and farther below the next height than all others span: so no sea floor
+    is taken for it. Of a raster in memory all
     cells or many rows are looked at, of a file its corners and its middle. ``offered`` tells
     whether the user could have given ``nodata=``.
     """

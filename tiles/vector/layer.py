@@ -85,6 +85,8 @@ class VectorLayer:
     """Whether the layer is of a kind without a CRS: its coordinates are those of the raster."""
     units: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Units of columns, by name, as far as they are known."""
+    places: tuple[str, ...] = field(default=(), repr=False)
+    """Prefixes of pairs of columns, ``x`` and ``y``, that are coordinates in the CRS."""
 
     def __len__(self) -> int:
         return len(self.geometry)
@@ -215,12 +217,24 @@ class VectorLayer:
         moved = reproject(points, self.crs, crs, name, number, whose)
         if moved is points:
             return self
-        return replace(self, geometry=set_coordinates(self.geometry.copy(), moved), crs=crs)
+        return self._moved(set_coordinates(self.geometry.copy(), moved), crs, name)
 
     def in_degrees(self, crs: CRSLike, name: str) -> VectorLayer:
         """Reproject the layer to a geographic CRS, cut at the 180th meridian."""
         assert self.crs is not None
-        return replace(self, geometry=in_degrees(self.geometry, self.crs, crs, name), crs=crs)
+        return self._moved(in_degrees(self.geometry, self.crs, crs, name), crs, name)
+
+    def _moved(self, geometry: Geometries, crs: CRSLike | None, name: str) -> VectorLayer:
+        """Return the layer with geometries that were reprojected, and its columns of places too."""
+        columns, units = dict(self.columns), dict(self.units)
+        for prefix in self.places:
+            pair = f"{prefix}x", f"{prefix}y"
+            points = np.stack([columns[axis] for axis in pair], axis=1)
+            known = np.isfinite(points).all(axis=1)
+            points[known] = reproject(points[known], self.crs, crs, name, whose="")
+            columns |= dict(zip(pair, points.T, strict=True))
+            units = {column: unit for column, unit in units.items() if column not in pair}
+        return replace(self, geometry=geometry, crs=crs, columns=columns, units=units)
 
     def numbered(self, column: str, name: str) -> tuple[VectorLayer, str, list[str] | None]:
         """Return the layer with numbers in place of names, their column, and the names.

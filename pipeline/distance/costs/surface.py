@@ -24,11 +24,14 @@ from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.units import (
     ELEVATION_UNITS,
     METRE,
+    UNSTATED,
     LengthUnit,
     check_elevation_unit,
+    parse_length_unit,
     unit_of_heights,
 )
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.places import LevelRaster, PlaceRaster
@@ -136,6 +139,8 @@ def open_surface(
     cost = model.name
     name = first_raster(cost)
     named = {name: open_raster(raster, argument=argument or name, **choice)}
+    if name == "elevation" and argument == "friction":
+        warn_of_nodata(named[name], argument, offered=True)
     if friction is not None:
         if MODELS[cost].neutral_friction is None:
             raise InputError(f"friction: not used by the model {cost!r}; leave it out")
@@ -203,9 +208,16 @@ def heights_in(
     Raises
     ------
     InputError
-        If nothing tells the unit of the heights, or ``elevation_unit`` is unknown.
+        If nothing tells the unit of the heights, if their attribute names none that is known, or
+        ``elevation_unit`` is unknown.
     """
-    place = raster.georeference
+    place, stated = raster.georeference, str(raster.attrs.get("units", "")).strip()
+    unknown = stated.lower() not in UNSTATED and parse_length_unit(stated) is None
+    if unknown and elevation_unit is None:
+        raise InputError(
+            f"{argument}: its heights are in {shown(stated)} by the attribute units, which is not "
+            f"a length that is known; pass elevation_unit=, one of {', '.join(ELEVATION_UNITS)}"
+        )
     heights = check_elevation_unit(elevation_unit) or unit_of_heights(
         raster.attrs, place.crs_wkt, place.length_unit
     )

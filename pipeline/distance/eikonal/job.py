@@ -96,7 +96,10 @@ def eikonal_job(
         inputs["sources"] = source_raster
     rasters = tuple(inputs.values())
     nodata = {name: raster.nodata for name, raster in inputs.items()}
-    problem = Eikonal(nodata, side, dtype, steps.max_cost, cells, targets)
+    unit = surface.first.georeference.length_unit
+    problem = Eikonal(
+        *(nodata, side, dtype, steps.max_cost, cells, targets), length_unit=unit and unit.name
+    )
     if isinstance(rasters[0], ArrayRaster):
         whole = Window(0, 0, *rasters[0].shape)
         problem.check([rasters[0].read(whole)], whole)

@@ -76,6 +76,8 @@ class Eikonal(FrontierProblem):
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
     """Backend that marches the tiles: ``"numba"`` or ``"cuda"``."""
+    length_unit: str | None = None
+    """Name of the unit of the grid's lengths; None if it is not known."""
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run."""
@@ -230,6 +232,7 @@ class Eikonal(FrontierProblem):
             "scale": SCALE,
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
             "cell_size": [self.side, self.side],
+            **({} if self.length_unit is None else {"length_unit": self.length_unit}),
             "dtype": str(self.dtype),
             **{name: int(count) for name, count in counts.items()},
         }

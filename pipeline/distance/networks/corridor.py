@@ -126,7 +126,8 @@ def corridor(
         found = found.where(kept)
     # only its own: those of coordinates tell the CRS
     raster: xr.DataArray = found.rename("corridor").drop_attrs(deep=False).assign_attrs(attrs)
-    raster.encoding = encoding_of_place(raster)
+    gap = {} if integers else {"_FillValue": np.nan}
+    raster.encoding = {**encoding_of_place(raster), **gap}
     return raster
 
 
@@ -193,6 +194,11 @@ def _pairs_of(
 def _place_of(end: object, labels: list[Hashable] | None, count: int) -> int:
     """Return the position of the result that an end of a pair names."""
     if labels is None:
+        if isinstance(end, str):
+            raise InputError(
+                f"pairs: {shown(end)}, but results of a list have positions; give a mapping of "
+                "labels to results"
+            )
         return check_integer("pairs", end, 0, count - 1)
     if end not in labels:
         listed = ", ".join(map(str, labels[:10])) + (", ..." if len(labels) > 10 else "")

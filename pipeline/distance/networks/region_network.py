@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
 from orograph.arguments.sources import PlaceOptions, SourceSpec
 from orograph.arguments.steps import ReachOptions, StepSpec
 from orograph.distance.cost_distance import OUTPUTS, DistanceSpec, distance_job
@@ -136,7 +138,13 @@ def region_network(
     rasters, tree = distances.rasters, connections == "mst"
     network = RegionNetwork(distances.problem, distances.shape, tree, most)
 
+    names = distances.notes.get("source_names")
+
     def result(engine: Stages, attributes: dict[str, Any]) -> VectorLayer:
-        return network.links(engine, rasters[0])
+        layer = network.links(engine, rasters[0])
+        if names is None:
+            return layer
+        named = {end: np.array(names, object)[layer.columns[end]] for end in ("from", "to")}
+        return replace(layer, columns={**layer.columns, **named})
 
     return layer_job(network, rasters, result, spec)

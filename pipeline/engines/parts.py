@@ -17,7 +17,7 @@ from orograph.kernels.backends import Backend
 from orograph.kernels.blosc.cells import Source, Target
 from orograph.tiles.format.frames import DeviceCells
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.interface import Raster, read_frame
+from orograph.tiles.raster.interface import Raster, is_inside, read_frame
 from orograph.tiles.raster.mask import decode, stores_of
 from orograph.tiles.system import cores
 
@@ -85,8 +85,8 @@ def read_parts(
             targets = [Target(device, whole, inside.y, inside.x) for whole in cells]
             # Cells that the GPU has decoded are downloaded only if it does not accept them: `check`
             # then names the first bad one, or finds that all are good.
-            inner = part.clip(rasters[0].shape) == part
-            if accept is not None and inner and all(map(decode, rasters, repeat(part), targets)):
+            at_once = all(is_inside(raster, part) for raster in rasters)
+            if accept is not None and at_once and all(map(decode, rasters, repeat(part), targets)):
                 if not accept(cells, inside):
                     check([device.download(whole[inside.slices]) for whole in cells], part)
                 return

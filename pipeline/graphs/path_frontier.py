@@ -217,6 +217,8 @@ class PartRows:
     graph: Graph
     unweighted: bool = False
     """Whether each arc counts as 1."""
+    endless: ClassVar[bool] = True
+    """Parts have no columns: see `orograph.tiles.raster.interface.is_inside`."""
     tile: ClassVar[None] = None
     """No side of a tile: a part is read as one."""
 

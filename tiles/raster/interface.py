@@ -58,13 +58,21 @@ class Raster(Protocol):
         """Return an identifier of the content, by which a resumed run checks its input."""
 
 
+def is_inside(raster: Raster, frame: Window) -> bool:
+    """Return whether a window, whose columns may go on beyond those of the raster, is read whole.
+
+    Rasters that are ``endless`` can be read anywhere.
+    """
+    if getattr(raster, "endless", False):
+        return True
+    return frame.x >= 0 and frame.x + frame.width <= raster.shape[1]
+
+
 def read_frame(raster: Raster, frame: Window) -> NDArray[Any]:
     """Return the cells of a window whose columns may go on beyond those of a grid that wraps."""
-    width = raster.shape[1]
-    inside = frame.x >= 0 and frame.x + frame.width <= width
-    if inside or getattr(raster, "endless", False):
+    if is_inside(raster, frame):
         return raster.read(frame)
-    columns = (frame.x + np.arange(frame.width)) % width
+    columns = (frame.x + np.arange(frame.width)) % raster.shape[1]
     # read in runs of columns that ascend
     ends = np.flatnonzero(np.diff(columns) < 0) + 1
     runs = [

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 LABELS = Variable(
     "labels",
     np.dtype(np.int64),
-    0,
+    None,
     {"long_name": "connected component"},
 )
 
@@ -582,11 +582,11 @@ def connected_components(
     Returns
     -------
     xarray.Dataset
-        ``labels``, shape (y, x), 0 (``_FillValue``) for background. If requested by ``outputs``, a
-        table with one row for each component, in the order of the labels: ``component_size``
-        (cells) and ``component_box`` (top, left, bottom, right in rows and columns of the raster,
-        the last two exclusive). Attribute ``component_count``. For a `Graph`: ``labels`` (vertex),
-        int64, numbered by the first vertex of each component, and always ``component_size``.
+        ``labels``, shape (y, x), 0 for background. If requested by ``outputs``, a table with one
+        row for each component, in the order of the labels: ``component_size`` (cells) and
+        ``component_box`` (top, left, bottom, right in rows and columns of the raster, the last two
+        exclusive). Attribute ``component_count``. For a `Graph`: ``labels`` (vertex), int64,
+        numbered by the first vertex of each component, and always ``component_size``.
 
     Raises
     ------

@@ -50,7 +50,7 @@ TileState = tuple[LeafState, Array]
 LABELS = Variable(
     "labels",
     np.dtype(np.int64),
-    0,
+    None,
     {"long_name": "smallest depression, by pit"},
 )
 

@@ -60,8 +60,8 @@ def fill_depressions(
     xarray.Dataset
         ``filled``, with the dtype of the elevation. ``depth``, float64: by how much cells were
         raised; NaN on nodata. ``depression``, int64: where cells were raised, the row-major index
-        of the lowest cell of their depression, from 1; 0 (``_FillValue``) elsewhere. Coordinates
-        and CRS are those of the input.
+        of the lowest cell of their depression, from 1; 0 elsewhere. Coordinates and CRS are those
+        of the input.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def _variables(raster: Raster) -> tuple[Variable, ...]:
         Variable(
             "depression",
             np.dtype(np.int64),
-            0,
+            None,
             {"long_name": "depression, by its lowest cell"},
         ),
     )

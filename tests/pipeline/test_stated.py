@@ -149,14 +149,6 @@ def test_results_declare_nodata_of_their_dtype(tmp_path: Path) -> None:
     corridor = og.corridor(cost, cost)
     assert np.isnan(corridor.rio.nodata)
     assert np.isnan(corridor.encoding["_FillValue"])
-    box = (499900.0, 4999800.0, 500300.0, 5000100.0)
-    for labels in (
-        og.connected_components(raster(HEIGHTS > 104))["labels"],
-        og.fill_depressions(raster(HEIGHTS), outputs="depression")["depression"],
-        og.depressions(raster(HEIGHTS), labels=True)["labels"],
-    ):
-        assert labels.rio.nodata == 0
-        assert labels.rio.pad_box(*box).dtype == np.int64
     like = raster(HEIGHTS)
     areas = geopandas.GeoDataFrame(geometry=[Point(500100, 4999900).buffer(90)], crs=UTM)
     mask = (og.rasterize(areas, like=like) == 1).astype("uint8")

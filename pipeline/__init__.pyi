@@ -3,6 +3,7 @@
 from .arguments.settings import config as config
 from .components.components import connected_components as connected_components
 from .components.table import component_table as component_table
+from .components.zonal import zonal as zonal
 from .distance.cost_distance import cost_distance as cost_distance
 from .distance.costs.terrain_cost import TerrainCost as TerrainCost
 from .distance.hop_distance import hop_distance as hop_distance

@@ -63,6 +63,7 @@ EVERYWHERE = {
     # what an array has no use for is not refused
     "band": bad.integer(1, 1, optional=True),
     "variable": bad.kind(1.5, True, bad.NAN, optional=True),
+    "wrap": bad.kind(*bad.FLAG_VALUES, optional=True),
     "all_touched": bad.FLAG,
     "barriers": bad.BARRIERS,
     "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),
@@ -498,6 +499,15 @@ FUNCTIONS = {
         og.polygonize,
         {"labels": np.eye(3, dtype=int)},
         {"labels": bad.RASTER, "parts": bad.FLAG, "out": bad.LAYER_OUT},
+    ),
+    "zonal": Function(
+        og.zonal,
+        {"zones": np.ones(GRID.shape, int), "values": GRID},
+        {
+            "zones": bad.RASTER,
+            "values": _OTHER_RASTER,
+            "statistics": bad.kind(["median"], [], 3, optional=True, shows=False),
+        },
     ),
     "isochrones": Function(
         og.isochrones,

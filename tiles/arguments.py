@@ -202,12 +202,14 @@ def check_file(path: Path, overwrite: bool) -> None:
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
-def check_outputs(outputs: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+def check_outputs(
+    outputs: str | Sequence[str], known: tuple[str, ...], argument: str = "outputs"
+) -> tuple[str, ...]:
     """Return the requested outputs as a tuple; refuse none and unknown names."""
     given = (outputs,) if isinstance(outputs, str) else outputs
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise InputError(f"outputs: {shown(outputs)}; give one or more of {', '.join(known)}")
-    wanted = tuple(check_choice("outputs", name, known) for name in given)
+        raise InputError(f"{argument}: {shown(outputs)}; give one or more of {', '.join(known)}")
+    wanted = tuple(check_choice(argument, name, known) for name in given)
     if not wanted:
-        raise InputError(f"outputs: none; give at least one of {', '.join(known)}")
+        raise InputError(f"{argument}: none; give at least one of {', '.join(known)}")
     return wanted

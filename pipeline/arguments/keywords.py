@@ -14,6 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from inspect import cleandoc
 from typing import Any, ClassVar, Self, TypedDict
 
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.raster.raster import CHOICE, Raster, RasterLike, open_raster
 
 
@@ -78,6 +79,10 @@ class Choice(Keywords):
     band: int | None = None
     variable: str | None = None
     wrap: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.wrap is not None:
+            object.__setattr__(self, "wrap", check_flag("wrap", self.wrap))
 
     @property
     def choice(self) -> dict[str, Any]:

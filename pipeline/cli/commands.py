@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 
@@ -109,6 +111,20 @@ def _write_pairs(result: xr.Dataset, options: argparse.Namespace) -> None:
         head = ("from", *range(len(distance)))
         write_table(Path(options.path), head, [(n, *row) for n, row in enumerate(distance)])
     print_attributes(result, options)
+
+
+def _add_zonal_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--table", metavar="FILE", help=".csv to write; by default it is printed")
+    parser.add_argument("--overwrite", action="store_true", help="replace the table if it exists")
+
+
+def _check_zonal_table(options: argparse.Namespace) -> None:
+    if options.table is not None:
+        check_table_target(file_path("--table", options.table), options.overwrite)
+
+
+def _write_zonal_table(table: pd.DataFrame, options: argparse.Namespace) -> None:
+    table.to_csv(sys.stdout if options.table is None else options.table)
 
 
 def _add_table_and_picture(parser: argparse.ArgumentParser) -> None:
@@ -197,6 +213,14 @@ SPECIAL = (
             ("isochrones",),
             ("region_network", "region-network"),
         )
+    ),
+    Command(
+        "zonal",
+        out=None,
+        cluster=False,
+        extend=_add_zonal_table,
+        before=_check_zonal_table,
+        after=_write_zonal_table,
     ),
     Command("peaks", after=_print_length("peak")),
     Command("depressions", after=_print_length("depression")),

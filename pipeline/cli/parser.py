@@ -61,6 +61,7 @@ EXAMPLES = {
     "flow_direction": "dem.tif flow.tif --codes esri",
     "flow_distance": "flow.tif distance.tif --codes esri",
     "height_above_drainage": "dem.tif flow.zarr streams.tif height.tif",
+    "zonal": "basins.tif --values rain.tif --table rain.csv",
     "streams": "flow.zarr upstream.zarr 1000 streams.zarr",
     "upstream_length": "flow.zarr length.tif",
     "watersheds": "flow.zarr basins.zarr --outlets gauges.gpkg",

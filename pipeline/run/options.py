@@ -167,6 +167,7 @@ class RunSpec(Choice):
     """Options of object stores; None after the checks: the opened storages keep them."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_settings()
         if self.tile is not None:
             # Raises if no tile can have this side.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.interface import Raster
 from orograph.tiles.warn import warn_user
@@ -23,9 +22,7 @@ def wraps_of(raster: Raster, wrap: bool | None) -> bool:
     InputError
         If it cannot: its longitudes do not span a whole turn, or it has too few columns.
     """
-    if wrap is not None and not check_flag("wrap", wrap):
-        return False
-    if wrap is None and not is_marked(raster):
+    if not (is_marked(raster) if wrap is None else wrap):
         return False
     columns = raster.shape[1]
     if columns < FEWEST_COLUMNS:

@@ -565,6 +565,7 @@ FUNCTIONS = {
             "direction": bad.RASTER,
             "streams": bad.RASTER,
             "codes": bad.choice("d8", optional=True),
+            "below": bad.choice("clip"),
         },
     ),
     "hop_distance": Function(

@@ -20,7 +20,7 @@ from orograph.run.cluster.compute import load
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunOptions, RunSpec
 from orograph.run.problem import Bytes, CellCounts
-from orograph.tiles.arguments import as_text
+from orograph.tiles.arguments import as_text, check_choice
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window, corners_and_middle
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
+KEEP = "keep"
+BELOW = (KEEP, "zero", "nodata")
 LOOK = 256
 """Side in cells of the five windows of a store that are checked for heights below streams."""
 NO_HEIGHT = np.uint64(2**64 - 1)
@@ -57,6 +59,8 @@ class Drainage(Watersheds):
 
     elevation_nodata: float | int | None = None
     streams_nodata: float | int | None = None
+    below: str = KEEP
+    """What becomes of ground below its stream, one of `BELOW`."""
 
     name = "height-above-drainage"
     outputs: ClassVar[tuple[Variable, ...]] = (HEIGHT,)
@@ -140,6 +144,8 @@ class Drainage(Watersheds):
             found[...] = _subtract(heights, found.view(np.uint64))
         else:
             np.subtract(heights, found, out=found)
+        if self.below != KEEP:
+            found[found < 0] = 0.0 if self.below == "zero" else np.nan
 
 
 def _subtract(heights: Array, others: Array) -> Array:
@@ -159,6 +165,7 @@ def height_above_drainage(
     streams: RasterLike,
     *,
     codes: str | None = None,
+    below: str = KEEP,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the height of each cell above the stream it drains into, for rasters of any size.
@@ -172,6 +179,9 @@ def height_above_drainage(
         Raster whose cells are streams where they are not 0 or nodata, such as cells of large
         `flow_accumulation`.
     codes
+    below : {"keep", "zero", "nodata"}
+        What becomes of ground that lies below the stream into which it drains: negative heights
+        are kept, become 0, or nodata.
     **options
 
     Returns
@@ -180,7 +190,8 @@ def height_above_drainage(
         ``height``, float64: the height of the cell minus that of the first stream cell that its
         water reaches; 0 on streams, NaN where water reaches no stream, and where there is no
         height. It is negative in depressions that were filled to compute the directions and are
-        left in ``elevation``, of which a warning tells: pass the filled ground.
+        left in ``elevation``, of which a warning tells: pass the filled ground, or choose what
+        becomes of them by ``below``.
         Coordinates and CRS are those of the directions.
 
     Raises
@@ -212,6 +223,7 @@ def height_above_drainage(
            [3., 0., 0., 0.],
            [4., 4., 5., 7.]])
     """
+    check_choice("below", below, BELOW)
     spec = RunSpec(**options)
     heights = spec.open(elevation, "elevation")
     raster, code = open_directions(None, direction, codes)
@@ -222,6 +234,7 @@ def height_above_drainage(
     rasters = (raster, heights, marked)
     problem = Drainage(
         *(code, None, None, None, None, heights.nodata, marked.nodata),
+        below=below,
         orientation=raster.georeference.orientation,
     )
     return raster_job(problem, rasters, spec, units=units_of(heights, "height"))

@@ -43,6 +43,19 @@ def test_any_tiling_gives_the_heights_of_plain_loops(case: Case, seed: int, shar
     np.testing.assert_array_equal(found, expected)
 
 
+def test_ground_below_its_stream_is_kept_or_not() -> None:
+    heights = np.array([[9.0, 3.0, 1.0, 5.0], [9.0, 8.0, 9.0, 4.0]])
+    codes = np.array([[7, 7, 7, 7], [1, 1, 1, 1]], np.uint8)
+    streams = np.array([[0, 0, 0, 0], [0, 0, 1, 0]], bool)
+    kept, zero, gone = (
+        og.height_above_drainage(heights, codes, streams, codes="taudem", below=below)["height"]
+        for below in ("keep", "zero", "nodata")
+    )
+    np.testing.assert_array_equal(kept, [[0, -6, -8, np.nan], [0, -1, 0, np.nan]])
+    np.testing.assert_array_equal(zero, kept.where(~(kept < 0), 0))
+    np.testing.assert_array_equal(gone, kept.where(kept >= 0))
+
+
 def test_heights_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
     heights, codes = fractal(150), flow_of_peers.esri_codes()

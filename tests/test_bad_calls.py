@@ -459,6 +459,9 @@ FUNCTIONS = {
             "flats": bad.choice("steepest", optional=True),
             "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
+            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
+            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
+            "edges": bad.choice("shut", optional=True),
         },
     ),
     "watersheds": Function(
@@ -483,6 +486,9 @@ FUNCTIONS = {
             "flats": bad.choice("steepest"),
             "codes": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
+            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
+            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
+            "edges": bad.choice("shut"),
         },
     ),
     "flow_distance": Function(
@@ -802,7 +808,7 @@ def _plans_of_jobs() -> dict[str, Function]:
     """The plans that describe a job: they refuse what the operation refuses, and more."""
     # in their place are other sources, or nothing: see `orograph.operations.plan`
     made_up = {
-        *("sources", "regions", "points", "targets", "outlets", "label", "source_values"),
+        *("sources", "regions", "points", "targets", "outlets", "sinks", "label", "source_values"),
         *("initial_cost", "links", "barriers", "snap", "levels"),
     }
     requests = {

@@ -51,7 +51,7 @@ class GroupSums:
 
     @classmethod
     def unpacked(cls, rows: Array, exponent: int) -> GroupSums:
-        """Return what was packed."""
+        """Return the sums that were packed as bytes."""
         numbers = (int.from_bytes(row.tobytes(), "little", signed=True) for row in rows)
         return cls(tuple(numbers), exponent)
 

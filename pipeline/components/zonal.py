@@ -86,8 +86,8 @@ class Zonal(TracingProblem):
         perimeter = np.zeros(window.shape)
         height, width = window.shape
         for n, (dy, dx) in enumerate(SIDES):
-            there = np.s_[1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
-            ends = ~beside[there] | (zones[there] != own)
+            across = np.s_[1 + dy : 1 + dy + height, 1 + dx : 1 + dx + width]
+            ends = ~beside[across] | (zones[across] != own)
             length = self.sides[min(n, 2), window.y : window.y + height]
             perimeter += np.where(ends, length[:, None], 0.0)
         table: Table = {

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.problem import FrontierProblem
 from orograph.engines.frontier.protocol import Border, Request, Visit
-from orograph.kernels.flow.codes import ENCODINGS, SINK, STEPS, Codes
+from orograph.flow.outlets import Outlets
+from orograph.kernels.flow.codes import ENCODINGS, LEAVES, MISSING, SINK, STEPS, Codes
 from orograph.kernels.flow.directions import (
     comparable,
     compile_kernels,
@@ -52,6 +53,8 @@ class State:
     """Masks of the border cells that are as high as a cell across, one for each neighbour."""
     away: Array | None
     """Hops from higher ground, if steps over flats go by them."""
+    ends: npt.NDArray[np.bool_] | None
+    """Mask of the cells that are given as outlets or sinks, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Directions(FrontierProblem):
     """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
     orientation: Orientation = NORTH_UP
     """Orientation of the grid, by which codes are written and ties broken."""
+    outlets: Outlets | None = None
+    """Outlets beside the edge of the grid, or in its place; None: water leaves there alone."""
 
     name = "flow-direction"
     may_wrap = True
@@ -129,16 +134,27 @@ class Directions(FrontierProblem):
         numbers = np.empty((height, width), np.uint8)
         step_down = kernel("flow_directions", self.backend)
         flats = step_down(surface, valid, reciprocals, numbers, self.orientation.order(STEPS))
+        _, *more = cells
+        ends = None
+        if self.outlets is not None:
+            count = len(more) - len(self.outlets.marked)
+            ends = self.outlets.within(window, frame, more[count:]) & (numbers != MISSING)
+            more = more[:count]
+            if self.outlets.closed:
+                numbers[numbers >= LEAVES] = SINK
+            # until the end as if water left the grid there
+            numbers[ends] = LEAVES
+            flats = int(np.count_nonzero(numbers == SINK))
         hops = np.full(surface.shape, _far(self.dtype_of_hops))
         undrained = np.empty(flats, np.int64)
         first = self.start(surface, valid, numbers, hops, undrained)
         same = _facing_same_height(surface, valid)
         away = None
-        if len(cells) > 1:
+        if more:
             # A second raster has the hops from higher ground, beyond the grid none.
-            away = np.zeros(surface.shape, cells[1].dtype)
-            away[inside] = cells[1]
-        return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away)
+            away = np.zeros(surface.shape, more[0].dtype)
+            away[inside] = more[0]
+        return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away, ends)
 
     @property
     def dtype_of_hops(self) -> np.dtype[Any]:
@@ -205,6 +221,8 @@ class Directions(FrontierProblem):
             step_along_flats(state.surface, state.hops, state.numbers, order)
         else:
             step_down_gradients(state.surface, state.hops, state.away, state.numbers, order)
+        if state.ends is not None:
+            state.numbers[state.ends] = SINK
         (variable,) = self.outputs
         counts: dict[str, float] = {"sinks": int(np.count_nonzero(state.numbers == SINK))}
         codes = ENCODINGS[self.codes].table(self.orientation)

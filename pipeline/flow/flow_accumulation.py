@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from orograph.arguments.grids import check_same_grid
+from orograph.arguments.sources import SourcesLike
 from orograph.components.table import cell_areas
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.flow_problem import codes_of
+from orograph.flow.outlets import OPEN, parse_outlets, without_outlets
 from orograph.flow.routing import FlowOfHeights, Routing, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.split import METHODS
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
 
 
+WHERE: dict[str, Any] = {"outlets": None, "sinks": None, "edges": OPEN}
+"""Arguments that tell where water leaves, and their defaults."""
+
+
 @operation(counts=("pits",))
 def flow_accumulation(
     direction: RasterLike,
@@ -38,6 +44,9 @@ def flow_accumulation(
     flats: str | None = None,
     codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
+    outlets: SourcesLike | None = None,
+    sinks: SourcesLike | None = None,
+    edges: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the number of cells, or the weight, that drains through each cell of a raster of any
@@ -69,6 +78,8 @@ def flow_accumulation(
         The nodata code among them is always nodata.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
+    outlets, sinks, edges
+        As for `flow_direction`, with ``method="d8"``.
     **options
 
     Returns
@@ -122,9 +133,16 @@ def flow_accumulation(
         max_depth=max_depth,
         flats=flats,
         cell_size=cell_size,
+        outlets=outlets,
+        sinks=sinks,
+        edges=edges,
     )
     if method is not None:
         warn_of_nodata(raster, "direction", offered=True)
+    where = {name: given.pop(name, usual) for name, usual in WHERE.items()}
+    unless = without_outlets(method, depressions)
+    ends, marked = parse_outlets(raster, **where, unless=unless)
+    given |= {"outlets": ends, "marked": tuple(marked)} if marked or ends else {}
     wraps = wraps_of(raster, spec.wrap)
     code, routing = _source_of_directions(raster, method, codes, given, wraps)
     rasters: tuple[Raster, ...] = (raster,)
@@ -143,6 +161,7 @@ def flow_accumulation(
         rasters = (raster, falling)
         unit = str(falling.attrs.get("units", "1"))
     orientation = raster.georeference.orientation
+    with_weights = len(rasters) > 1
     if routing is not None and method in METHODS:
         flow: Accumulation | SplitAccumulation = SplitAccumulation(
             raster.shape,
@@ -154,14 +173,14 @@ def flow_accumulation(
             rasters[-1].nodata,
             orientation,
         )
-    elif len(rasters) > 1:
+    elif with_weights:
         dtype, none = str(rasters[1].dtype), rasters[1].nodata
         of_weights = dtype, none, MOST // cells
         flow = WeightedAccumulation(code, None, unit, *of_weights, orientation=orientation)
     else:
         flow = Accumulation(code, areas, unit, orientation=orientation)
-    problem = flow if routing is None else FlowOfHeights(routing, flow, len(rasters) > 1)
-    return raster_job(problem, rasters, spec)
+    problem = flow if routing is None else FlowOfHeights(routing, flow, with_weights)
+    return raster_job(problem, (*rasters, *marked.values()), spec)
 
 
 def _source_of_directions(

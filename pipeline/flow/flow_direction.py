@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from orograph.arguments.sources import SourcesLike
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions
+from orograph.flow.outlets import OPEN, parse_outlets, without_outlets
 from orograph.flow.routing import FlowOfHeights, Routing
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.operations.operation import operation
@@ -33,6 +35,9 @@ def flow_direction(
     flats: str = "nearest",
     codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
+    outlets: SourcesLike | None = None,
+    sinks: SourcesLike | None = None,
+    edges: str = OPEN,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the flow direction of each cell of a raster of any size.
@@ -63,6 +68,15 @@ def flow_direction(
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
         geographic grids steps have the lengths of geodesics.
+    outlets : raster, points or vector layer, optional
+        Cells where water leaves, such as a sea or lakes, beside the edge of the raster and nodata,
+        or in their place: cells of a raster that are not 0 or nodata, points (x, y), or a layer.
+        Water that reaches one ends there, as in a pit.
+    sinks : raster, points or vector layer, optional
+        Pits that stay, where water ends too, such as sinkholes.
+    edges : {"open", "closed"}
+        Whether water also leaves at the edge of the raster and into nodata. ``"closed"`` needs
+        ``outlets`` or ``sinks``; ground from which none can be reached stays as it is.
     **options
 
     Returns
@@ -135,6 +149,8 @@ def flow_direction(
             raise InputError("codes: angles have none; leave them out, or choose method='d8'")
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
+    unless = without_outlets(method, depressions)
+    ends, marked = parse_outlets(raster, outlets, sinks, edges, unless)
     routing = Routing.on(
         raster,
         depressions=depressions,
@@ -145,8 +161,10 @@ def flow_direction(
         codes=codes or "taudem",
         cell_size=cell_size,
         wraps=wraps_of(raster, spec.wrap),
+        outlets=ends,
+        marked=tuple(marked),
     )
     flow: Directions | Angles = routing.directions
     if method == "dinf":
         flow = Angles(raster.nodata, flow.reciprocals, flow.orientation)
-    return raster_job(FlowOfHeights(routing, flow), (raster,), spec)
+    return raster_job(FlowOfHeights(routing, flow), (raster, *marked.values()), spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from orograph.flow.angles import Angles
 from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.flow.breach.trenches import Trenches
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
+from orograph.flow.outlets import Outlets
 from orograph.flow.split import SplitAccumulation
 from orograph.run.problem import on_backend
 from orograph.terrain.water import WaterLevel
@@ -49,6 +51,8 @@ class Routing:
     fill: bool
     dtype: np.dtype[Any]
     """Dtype of the elevation."""
+    marked: tuple[str, ...] = ()
+    """Names of the rasters that mark where water leaves."""
 
     @classmethod
     def on(
@@ -62,6 +66,8 @@ class Routing:
         codes: str = "taudem",
         cell_size: float | tuple[float, float] | None = None,
         wraps: bool = False,
+        outlets: Outlets | None = None,
+        marked: Sequence[str] = (),
     ) -> Routing:
         """Return how directions are found, with all arguments checked."""
         check_choice("depressions", depressions, DEPRESSIONS)
@@ -84,13 +90,14 @@ class Routing:
             *(elevation.shape, elevation.nodata, reciprocals, codes),
             gradients=flats == "gradient",
             orientation=place.orientation,
+            outlets=outlets,
         )
         trenches = None
         if depressions == "breach":
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
         # After trenches are dug, the depressions that no trench within the limits drains are
         # filled.
-        return cls(directions, trenches, depressions != "keep", elevation.dtype)
+        return cls(directions, trenches, depressions != "keep", elevation.dtype, tuple(marked))
 
     @property
     def surface(self) -> str:
@@ -121,15 +128,22 @@ class Routing:
                 nodata_drains=True,
                 backend=backend,
             )
-            stages.append(Stage(level, (made,), FILLED, between=True))
-        reads: tuple[str, ...] = (self.surface,)
+            if (outlets := self.directions.outlets) is not None:
+                level = replace(
+                    level,
+                    points=outlets.points,
+                    marked=outlets.marked,
+                    nodata_drains=not outlets.closed,
+                )
+            stages.append(Stage(level, (made, *self.marked), FILLED, between=True))
+        reads: tuple[str, ...] = (self.surface, *self.marked)
         if problem.gradients:
             # Hops from higher ground need all that directions need.
             fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
             hops = HopsFromHigher(**fields)
             (away,) = hops.outputs
             stages.append(Stage(hops, reads, away.name, between=True))
-            reads = *reads, away.name
+            reads = self.surface, away.name, *self.marked
         stages.append(Stage(problem, reads))
         return stages
 
@@ -145,7 +159,11 @@ class FlowOfHeights(StagedProblem):
     """Whether the last stage reads a raster of weights."""
     backend: str = "numba"
 
-    inputs = ELEVATION, WEIGHTS
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the rasters of the run."""
+        weights = (WEIGHTS,) if self.weighted else ()
+        return (ELEVATION, *weights, *self.routing.marked)
 
     @property
     def name(self) -> str:

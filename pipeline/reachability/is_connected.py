@@ -270,7 +270,7 @@ class _PairSearch(Engine):
     georeference: Georeference
     moved: npt.NDArray[np.float64] | None
     turn: Turn | None
-    """Where the grid wraps, see `turn_of`; None where it does not."""
+    """Western end and width of a grid that wraps, see `turn_of`; None where it does not."""
     found: dict[int, SearchResult] = field(default_factory=dict)
     connected: npt.NDArray[np.bool_] | None = None
 

@@ -11,7 +11,7 @@ from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunOptions, RunSpec
-from orograph.terrain.water import WaterLevel
+from orograph.terrain.water import Marks, WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs
 from orograph.tiles.grid.orientation import NORTH_UP
 from orograph.tiles.raster.raster import Raster, RasterLike
@@ -110,8 +110,7 @@ def fill_depressions(
         "fill-depressions",
         tuple(variable for variable in _variables(raster) if variable.name in wanted),
         points,
-        None if marked is None else marked.nodata,
-        targets,
+        () if marked is None else (Marks(marked.nodata, targets),),
         outlets is None,
         deepest,
         # levels depend on no order of cells, which cell is the lowest of a depression does

@@ -10,7 +10,7 @@ from orograph.arguments.sources import SourcesLike, SourceSpec, parse_sources
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job, units_of
 from orograph.run.options import RunOptions, RunSpec
-from orograph.terrain.water import WaterLevel
+from orograph.terrain.water import Marks, WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.raster.snapping import SnapLike
@@ -95,8 +95,7 @@ def flood_level(
         "flood-level",
         (Variable("level", raster.dtype, dry, attributes),),
         points,
-        None if marked is None else marked.nodata,
-        targets,
+        () if marked is None else (Marks(marked.nodata, targets),),
         dry=dry,
     )
     notes = {} if origin.moved is None else {"snap_distances": origin.moved.tolist()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,14 @@ class Levels(Columns):
     """Lowest cell under the same water as each basin."""
 
 
+class Marks(NamedTuple):
+    """Marks of cells in a raster: those that are neither 0 nor nodata, or have some values."""
+
+    nodata: float | int | None
+    values: tuple[float, ...] | None
+    """Values that count; None: all but 0 and nodata."""
+
+
 @dataclass(frozen=True)
 class WaterLevel(BasinTree):
     """Water levels as a problem of the quadtree sweep."""
@@ -58,10 +66,8 @@ class WaterLevel(BasinTree):
     """Rasters of the result: heights under water, ``depth`` and ``depression``, or some of them."""
     points: Sources | None = None
     """Cells that drain, given as points."""
-    marked_nodata: float | int | None = None
-    """Nodata value of a second raster, which marks cells that drain."""
-    marked_values: tuple[float, ...] | None = None
-    """Values of the second raster that drain; None: all but 0."""
+    marked: tuple[Marks, ...] = ()
+    """Marks of cells that drain in further rasters."""
     nodata_drains: bool = False
     """Whether the cells at the edge and beside nodata drain."""
     max_depth: float = np.inf
@@ -70,14 +76,15 @@ class WaterLevel(BasinTree):
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells of a tile that drain into the outside, or where water enters."""
+        parts = []
         if self.nodata_drains:
-            cells = cells_at_edge(place, labels, self.connectivity)
-        elif self.points is not None:
-            cells = np.unique(self.cells_in(place, self.points.rows, self.points.columns)[1])
-        else:
-            marks = get_backend(self.backend).to_host(others[0])
-            marked = is_source(marks, self.marked_nodata, self.marked_values)
-            cells = np.flatnonzero(marked & (labels > 0))
+            parts.append(cells_at_edge(place, labels, self.connectivity))
+        if self.points is not None:
+            parts.append(np.unique(self.cells_in(place, self.points.rows, self.points.columns)[1]))
+        for marks, given in zip(self.marked, others, strict=True):
+            marked = is_source(get_backend(self.backend).to_host(given), *marks)
+            parts.append(np.flatnonzero(marked & (labels > 0)))
+        cells = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
     @property

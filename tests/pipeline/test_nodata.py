@@ -78,6 +78,7 @@ def test_text_with_fewer_digits_than_the_nodata_value(tmp_path: Path) -> None:
     assert valid(tmp_path / "a.asc").tolist() == [[True, False, True], [True, True, True]]
 
 
+@pytest.mark.filterwarnings("ignore:.*stands for nodata")
 def test_float64_is_compared_in_full_but_beyond_1e30() -> None:
     cells = HEIGHTS.copy()
     cells[0, :3] = -9999.0, np.nextafter(-9999.0, 0), -3.402823e38
@@ -94,6 +95,7 @@ BOTH = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*stands for nodata")
 @pytest.mark.parametrize("place", ["array", "lazy", "nc", "zarr v2", "zarr v3"])
 @pytest.mark.parametrize("attrs", BOTH.values(), ids=BOTH)
 def test_both_fill_value_and_missing_value_are_nodata(

@@ -21,7 +21,7 @@ Arrays, with one element for each vertex or arc:
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple, cast
@@ -80,7 +80,7 @@ class Graph:
     edge_count: int
     bounds: tuple[int, ...]
     """The first stored vertex of each part, and the number of vertices."""
-    unit: str | None = None
+    unit: str | None = field(default=None, kw_only=True)
     """Unit of the weights, such as that of travel times by `roads`; None if it is not known."""
 
     def _repr_html_(self) -> str:

@@ -120,7 +120,7 @@ def open_graph(place: Location) -> Graph:
     except (ValueError, RecursionError) as error:
         raise damaged(storage, GROUP, f"{KEY}: {error}") from None
     bounds, unit = tuple(about["bounds"]), about.get("unit")
-    return Graph(arrays, about["directed"], about["edges"], bounds, unit and str(unit))
+    return Graph(arrays, about["directed"], about["edges"], bounds, unit=unit and str(unit))
 
 
 def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, ArrayMetadata]:

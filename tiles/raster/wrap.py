@@ -11,7 +11,7 @@ WRAPS = {"wraps": "x"}
 FEWEST_COLUMNS = 3
 TURN = 360.0
 WITHIN = 0.01
-"""How far the columns may be from a whole turn, in cells."""
+"""Tolerance of a whole turn, in cells."""
 
 
 def wraps_of(raster: Raster, wrap: bool | None) -> bool:

@@ -60,7 +60,7 @@ class Drainage(Watersheds):
     elevation_nodata: float | int | None = None
     streams_nodata: float | int | None = None
     below: str = KEEP
-    """What becomes of ground below its stream, one of `BELOW`."""
+    """Treatment of ground below its stream, one of `BELOW`."""
 
     name = "height-above-drainage"
     outputs: ClassVar[tuple[Variable, ...]] = (HEIGHT,)

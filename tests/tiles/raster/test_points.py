@@ -314,6 +314,7 @@ def as_values(result: Any) -> str:
                 else np.asarray(getattr(result, "values", result)).tolist())  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*goes around the globe")
 @pytest.mark.parametrize("operation", ON_A_RASTER)
 @pytest.mark.parametrize(("first", "given", "turned"), [(5, -65, 295), (-175, 295, -65)])
 def test_longitudes_are_turned_to_those_of_the_grid(
@@ -326,6 +327,7 @@ def test_longitudes_are_turned_to_those_of_the_grid(
     assert results[0] == results[1]
 
 
+@pytest.mark.filterwarnings("ignore:.*goes around the globe")
 def test_longitudes_of_a_grid_without_a_crs_are_known_by_name() -> None:
     assert og.is_connected(globe(5, None), [(-65.0, 5.0)], [(295.0, 5.0)]).hops == 0
 

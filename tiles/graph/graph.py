@@ -65,6 +65,8 @@ class Graph:
         Whether edges are directed.
     edge_count
         Number of edges in the source, including parallel edges and loops.
+    unit
+        Unit of the weights, such as that of travel times by `roads`; None if it is not known.
 
     Examples
     --------
@@ -80,8 +82,7 @@ class Graph:
     edge_count: int
     bounds: tuple[int, ...]
     """The first stored vertex of each part, and the number of vertices."""
-    unit: str | None = field(default=None, kw_only=True)
-    """Unit of the weights, such as that of travel times by `roads`; None if it is not known."""
+    unit: str | None = field(default_factory=lambda: None, kw_only=True)
 
     def _repr_html_(self) -> str:
         rows = {

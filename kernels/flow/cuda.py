@@ -44,6 +44,7 @@ def step_down(
         defines={
             "VALUE": value_type(surface.dtype),
             "WIDE": int(surface.dtype == np.uint64),
+            "COUNT": len(order),
             "ORDER": sum(int(number) << 4 * place for place, number in enumerate(order)),
         },
     )

@@ -15,7 +15,9 @@ surface : (h + 2, w + 2), heights as `comparable` returns them; the greatest bey
     nodata.
 valid : (h + 2, w + 2) uint8; 1 where there is a cell.
 numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
-order : (8,) int64; the numbers of steps, the first that counts first.
+order : int64; the numbers of steps, the first that counts first: all eight, or the four along rows
+    and columns.
+stride : 1 for all of `STEPS`, 2 for the four along rows and columns.
 hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, -1 on nodata, which may be as high as
     cells in a flat, and greatest where nothing is known.
 away : (h + 2, w + 2) int32 or int64; hops from higher ground, 1 beside it; 0 elsewhere.
@@ -104,7 +106,7 @@ def _step_down(surface, zero, valid, reciprocals, numbers, order):
 
 
 @compiled
-def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) -> int:
+def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array, stride: int) -> int:
     """Write the hops of cells that drain, list the others; return how many lie beside the first.
 
     Those come first in the list.
@@ -124,7 +126,7 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) ->
     first = 0
     for n in range(count):
         i = undrained[n]
-        for k in range(8):
+        for k in range(0, 8, stride):
             j = i + _ROWS[k] * (width + 2) + _COLUMNS[k]
             if flat_hops[j] == 0 and heights[j] == heights[i]:
                 flat_hops[i] = 1
@@ -138,7 +140,9 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) ->
 
 
 @compiled
-def start_away(surface: Array, valid: Array, numbers: Array, hops: Array, undrained: Array) -> int:
+def start_away(
+    surface: Array, valid: Array, numbers: Array, hops: Array, undrained: Array, stride: int
+) -> int:
     """Write 1 where a cell that does not drain lies below a neighbour; return how many do.
 
     Those come first in the list of all cells that do not drain.
@@ -155,7 +159,7 @@ def start_away(surface: Array, valid: Array, numbers: Array, hops: Array, undrai
             cell = (y + 1) * (width + 2) + x + 1
             hops[y + 1, x + 1] = far
             undrained[count] = cell
-            for k in range(8):
+            for k in range(0, 8, stride):
                 i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
                 if valid[i, j] and surface[i, j] > surface[y + 1, x + 1]:
                     hops[y + 1, x + 1] = 1
@@ -169,9 +173,9 @@ def start_away(surface: Array, valid: Array, numbers: Array, hops: Array, undrai
 
 
 @compiled
-def _spread_from(heights, hops, i, height, width, queue, end):
+def _spread_from(heights, hops, i, height, width, queue, end, stride):
     """Carry the hops of a cell to its neighbours of the same height; append these to the queue."""
-    for k in range(8):
+    for k in range(0, 8, stride):
         y, x = i // width + _ROWS[k], i % width + _COLUMNS[k]
         if 0 < y < height - 1 and 0 < x < width - 1:
             j = y * width + x
@@ -183,19 +187,24 @@ def _spread_from(heights, hops, i, height, width, queue, end):
 
 
 @compiled
-def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array) -> int:
+def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array, stride: int) -> int:
     """Carry hops from cells of the halo, the least first; return how many cells they improve."""
     end = 0
     for i in arrived:
-        end = _spread_from(
-            surface.reshape(-1), hops.reshape(-1), i, hops.shape[0], hops.shape[1], queue, end
-        )
+        heights, flat = surface.reshape(-1), hops.reshape(-1)
+        end = _spread_from(heights, flat, i, hops.shape[0], hops.shape[1], queue, end, stride)
     return end
 
 
 @compiled
 def spread_hops(
-    surface: Array, hops: Array, seeds: Array, values: Array, queue: Array, bound: float
+    surface: Array,
+    hops: Array,
+    seeds: Array,
+    values: Array,
+    queue: Array,
+    bound: float,
+    stride: int,
 ) -> tuple[int, int, int, int]:
     """Propagate hops over flats up to a bound; return the number of settled cells, and the rest.
 
@@ -207,6 +216,8 @@ def spread_hops(
         Room for the cells that have no neighbour that drains.
     bound
         Hops beyond it are left.
+    stride
+        1 for all neighbours, 2 for the four beside a cell.
 
     Returns
     -------
@@ -234,7 +245,7 @@ def spread_hops(
                 break
             start += 1
         settled += 1
-        end = _spread_from(heights, flat, i, height, width, queue, end)
+        end = _spread_from(heights, flat, i, height, width, queue, end, stride)
     return settled, first, start, end
 
 
@@ -289,9 +300,9 @@ def compile_kernels(dtype: np.dtype[Any]) -> None:
     cells = np.empty(4, np.int64)
     order = np.arange(8)
     step_down(surface, np.ones(surface.shape, np.uint8), np.ones((1, 8)), numbers, order)
-    start_hops(surface, numbers, hops, cells)
-    enter_hops(surface, hops, cells[:0], cells)
-    spread_hops(surface, hops, cells[:0], cells[:0], cells, np.inf)
+    start_hops(surface, numbers, hops, cells, 1)
+    enter_hops(surface, hops, cells[:0], cells, 1)
+    spread_hops(surface, hops, cells[:0], cells[:0], cells, np.inf, 1)
     step_along_flats(surface, hops, numbers, order)
-    start_away(surface, np.ones(surface.shape, np.uint8), numbers, hops, cells)
+    start_away(surface, np.ones(surface.shape, np.uint8), numbers, hops, cells, 1)
     step_down_gradients(surface, hops, hops, numbers, order)

@@ -25,6 +25,7 @@
 // variant: -DVALUE=Float64
 // variant: -DVALUE=UInt64 -DWIDE=1
 // variant: -DORDER=0x12345670
+// variant: -DORDER=0x6420 -DCOUNT=4
 
 #include "values.cuh"
 
@@ -39,6 +40,9 @@
 // Numbers of the steps, four binary digits each, from the first one that counts.
 #ifndef ORDER
 #define ORDER 0x76543210
+#endif
+#ifndef COUNT
+#define COUNT 8
 #endif
 
 constexpr int SINK = 8, MISSING = 9, LEAVES = 16;  // of codes.py
@@ -79,7 +83,7 @@ extern "C" __global__ void step_down(const VALUE* __restrict__ surface,
   Float64 best = -1;
   int found = SINK;
 #pragma unroll
-  for (int place = 0; place < 8; ++place) {
+  for (int place = 0; place < COUNT; ++place) {
     const int k = ORDER >> 4 * place & 7;
     const VALUE there = surface[own + change(k, across)];
     if (there < here) {
@@ -91,7 +95,7 @@ extern "C" __global__ void step_down(const VALUE* __restrict__ surface,
     }
   }
   if (found == SINK) {
-    for (int place = 7; place >= 0; --place) {
+    for (int place = COUNT - 1; place >= 0; --place) {
       const int k = ORDER >> 4 * place & 7;
       if (!valid[own + change(k, across)]) found = LEAVES + k;
     }

@@ -71,6 +71,8 @@ class Directions(FrontierProblem):
     """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
     orientation: Orientation = NORTH_UP
     """Orientation of the grid, by which codes are written and ties broken."""
+    connectivity: int = 8
+    """Number of neighbours to which water may flow: 8, or 4 along rows and columns."""
     outlets: Outlets | None = None
     """Outlets beside the edge of the grid, or in its place; None: water leaves there alone."""
 
@@ -133,7 +135,7 @@ class Directions(FrontierProblem):
             reciprocals = reciprocals[window.y : window.y + height]
         numbers = np.empty((height, width), np.uint8)
         step_down = kernel("flow_directions", self.backend)
-        flats = step_down(surface, valid, reciprocals, numbers, self.orientation.order(STEPS))
+        flats = step_down(surface, valid, reciprocals, numbers, self._order)
         _, *more = cells
         ends = None
         if self.outlets is not None:
@@ -157,6 +159,16 @@ class Directions(FrontierProblem):
         return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away, ends)
 
     @property
+    def _stride(self) -> int:
+        """Stride in `STEPS` from one step that water may take to the next."""
+        return 8 // self.connectivity
+
+    @property
+    def _order(self) -> Integers:
+        """Numbers of the steps that water may take, by the compass."""
+        return self.orientation.order(STEPS)[:: self._stride]
+
+    @property
     def dtype_of_hops(self) -> np.dtype[Any]:
         """Dtype of hops, of which there are fewer than cells."""
         return np.dtype(np.int32 if self.shape[0] * self.shape[1] < 2**31 - 1 else np.int64)
@@ -165,7 +177,7 @@ class Directions(FrontierProblem):
         self, surface: Array, valid: Array, numbers: Codes, hops: Array, undrained: Integers
     ) -> int:
         """Write the hops that are known at first; list the other cells, those beside them first."""
-        count: int = start_hops(surface, numbers, hops, undrained)
+        count: int = start_hops(surface, numbers, hops, undrained, self._stride)
         return count
 
     def outgoing(self, hops: Array) -> Array:
@@ -176,7 +188,7 @@ class Directions(FrontierProblem):
         """Spread the distances to a drain over flats, up to ``bound``; return what changed."""
         queue = np.empty(state.undrained.size, np.int64)
         if (arrived := _take_in(state.hops, request.halo)).size:
-            count = enter_hops(state.surface, state.hops, arrived, queue)
+            count = enter_hops(state.surface, state.hops, arrived, queue, self._stride)
             state.pending = np.concatenate([state.pending, queue[:count]])
         hops, settled = state.hops.reshape(-1), 0
         if state.pending.size and bound >= 0:
@@ -184,7 +196,7 @@ class Directions(FrontierProblem):
             state.pending = state.pending[np.argsort(hops[state.pending], kind="stable")]
             values = hops[state.pending].astype(np.int64)
             settled, first, start, end = spread_hops(
-                state.surface, state.hops, state.pending, values, queue, bound
+                state.surface, state.hops, state.pending, values, queue, bound, self._stride
             )
             state.pending = np.concatenate([state.pending[first:], queue[start:end]])
         far = _far(hops.dtype)
@@ -216,7 +228,7 @@ class Directions(FrontierProblem):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the direction codes of a converged tile."""
-        order = self.orientation.order(STEPS)
+        order = self._order
         if state.away is None:
             step_along_flats(state.surface, state.hops, state.numbers, order)
         else:
@@ -248,7 +260,7 @@ class HopsFromHigher(Directions):
         self, surface: Array, valid: Array, numbers: Codes, hops: Array, undrained: Integers
     ) -> int:
         """Write 1 below a higher neighbour; list these cells first, then the others."""
-        count: int = start_away(surface, valid, numbers, hops, undrained)
+        count: int = start_away(surface, valid, numbers, hops, undrained, self._stride)
         return count
 
     def outgoing(self, hops: Array) -> Array:

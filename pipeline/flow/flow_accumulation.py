@@ -16,7 +16,7 @@ from orograph.kernels.flow.split import METHODS
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
@@ -44,6 +44,7 @@ def flow_accumulation(
     flats: str | None = None,
     codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
+    connectivity: int | None = None,
     outlets: SourcesLike | None = None,
     sinks: SourcesLike | None = None,
     edges: str | None = None,
@@ -78,7 +79,7 @@ def flow_accumulation(
         The nodata code among them is always nodata.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
-    outlets, sinks, edges
+    connectivity, outlets, sinks, edges
         As for `flow_direction`, with ``method="d8"``.
     **options
 
@@ -133,6 +134,7 @@ def flow_accumulation(
         max_depth=max_depth,
         flats=flats,
         cell_size=cell_size,
+        connectivity=connectivity,
         outlets=outlets,
         sinks=sinks,
         edges=edges,
@@ -140,6 +142,8 @@ def flow_accumulation(
     if method is not None:
         warn_of_nodata(raster, "direction", offered=True)
     where = {name: given.pop(name, usual) for name, usual in WHERE.items()}
+    if isinstance(method, str) and method != "d8":
+        refuse_arguments(f"method={method!r}", connectivity=connectivity is not None)
     unless = without_outlets(method, depressions)
     ends, marked = parse_outlets(raster, **where, unless=unless)
     given |= {"outlets": ends, "marked": tuple(marked)} if marked or ends else {}

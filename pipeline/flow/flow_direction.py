@@ -13,7 +13,7 @@ from orograph.kernels.flow.codes import ENCODINGS
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.raster.wrap import wraps_of
@@ -35,6 +35,7 @@ def flow_direction(
     flats: str = "nearest",
     codes: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
+    connectivity: int = 8,
     outlets: SourcesLike | None = None,
     sinks: SourcesLike | None = None,
     edges: str = OPEN,
@@ -68,6 +69,8 @@ def flow_direction(
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
         geographic grids steps have the lengths of geodesics.
+    connectivity : {8, 4}
+        Number of neighbours to which water may flow; 4 leaves out the diagonals (D4).
     outlets : raster, points or vector layer, optional
         Cells where water leaves, such as a sea or lakes, beside the edge of the raster and nodata,
         or in their place: cells of a raster that are not 0 or nodata, points (x, y), or a layer.
@@ -149,6 +152,8 @@ def flow_direction(
             raise InputError("codes: angles have none; leave them out, or choose method='d8'")
     spec = RunSpec(**options)
     raster = spec.open(elevation, "elevation")
+    if method != "d8":
+        refuse_arguments(f"method={method!r}", connectivity=connectivity != 8)
     unless = without_outlets(method, depressions)
     ends, marked = parse_outlets(raster, outlets, sinks, edges, unless)
     routing = Routing.on(
@@ -161,6 +166,7 @@ def flow_direction(
         codes=codes or "taudem",
         cell_size=cell_size,
         wraps=wraps_of(raster, spec.wrap),
+        connectivity=connectivity,
         outlets=ends,
         marked=tuple(marked),
     )

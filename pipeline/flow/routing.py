@@ -66,6 +66,7 @@ class Routing:
         codes: str = "taudem",
         cell_size: float | tuple[float, float] | None = None,
         wraps: bool = False,
+        connectivity: int = 8,
         outlets: Outlets | None = None,
         marked: Sequence[str] = (),
     ) -> Routing:
@@ -90,8 +91,11 @@ class Routing:
             *(elevation.shape, elevation.nodata, reciprocals, codes),
             gradients=flats == "gradient",
             orientation=place.orientation,
+            connectivity=check_choice("connectivity", connectivity, (4, 8)),
             outlets=outlets,
         )
+        if connectivity == 4:
+            refuse_arguments("connectivity=4", depressions=depressions == "breach")
         trenches = None
         if depressions == "breach":
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
@@ -122,9 +126,9 @@ class Routing:
         problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:
             filled = Variable(FILLED, dtype, self.nodata)
-            # D8 steps lead to eight neighbours, so depressions spill over eight, too.
+            # Depressions spill over the neighbours to which water may flow.
             level = WaterLevel(
-                *(self.nodata, 8, "fill-depressions", (filled,)),
+                *(self.nodata, self.directions.connectivity, "fill-depressions", (filled,)),
                 nodata_drains=True,
                 backend=backend,
             )

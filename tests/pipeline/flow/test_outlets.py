@@ -1,4 +1,4 @@
-"""Water leaves where it is told to, beside the edge of the grid or in its place."""
+"""Water leaves where it is told to, beside the edge of the grid or in its place; D8 and D4."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
+from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 
@@ -17,17 +19,21 @@ STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
 SEEDS = [*range(6), *(pytest.param(n, marks=pytest.mark.long) for n in range(6, 120))]
 
 
-def around(heights: Cells, cell: tuple[int, int]) -> list[tuple[int, tuple[int, int], bool]]:
+def around(
+    heights: Cells, cell: tuple[int, int], connectivity: int
+) -> list[tuple[int, tuple[int, int], bool]]:
     """Return code, cell and whether it has a height, of the neighbours of a cell."""
     found = []
     for code, (dy, dx) in enumerate(STEPS, 1):
+        if connectivity == 4 and dy and dx:
+            continue
         y, x = cell[0] + dy, cell[1] + dx
         inside = 0 <= y < heights.shape[0] and 0 <= x < heights.shape[1]
         found.append((code, (y, x), inside and bool(np.isfinite(heights[y, x]))))
     return found
 
 
-def filled_from(heights: Cells, starts: list[tuple[int, int]]) -> Cells:
+def filled_from(heights: Cells, starts: list[tuple[int, int]], connectivity: int) -> Cells:
     """Return levels by a priority flood from some cells; NaN where none is reached."""
     level = np.full(heights.shape, np.nan)
     queue = [(float(heights[cell]), cell) for cell in starts]
@@ -36,14 +42,17 @@ def filled_from(heights: Cells, starts: list[tuple[int, int]]) -> Cells:
         height, cell = heapq.heappop(queue)
         if np.isnan(level[cell]):
             level[cell] = height
-            for _, other, there in around(heights, cell):
+            for _, other, there in around(heights, cell, connectivity):
                 if there and np.isnan(level[other]):
                     heapq.heappush(queue, (max(height, float(heights[other])), other))
     return level
 
 
+@pytest.mark.parametrize("connectivity", [8, 4])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_water_goes_down_the_filled_surface_to_where_it_may_leave(seed: int) -> None:
+def test_water_goes_down_the_filled_surface_to_where_it_may_leave(
+    seed: int, connectivity: int
+) -> None:
     random = np.random.default_rng(seed)
     shape = tuple(random.integers(2, 14, 2).tolist())
     heights = random.random(shape) if seed % 2 else random.integers(0, 6, shape).astype(float)
@@ -60,14 +69,17 @@ def test_water_goes_down_the_filled_surface_to_where_it_may_leave(seed: int) -> 
         ({"outlets": points[:, ::-1]}, of_points),
         ({"sinks": raster.astype("u1")}, raster),
         ({"outlets": points[:, ::-1], "sinks": raster.astype("u1")}, both),
-    ][seed % 3]
-    closed = bool(seed // 3 % 2)
-    given["edges"] = "closed" if closed else "open"
+        ({}, np.zeros(shape, bool)),
+    ][seed % 4]
+    closed = bool(seed // 3 % 2) and bool(given)
+    given |= {"edges": "closed" if closed else "open", "connectivity": connectivity}
     starts = list(map(tuple, np.argwhere(ends).tolist()))
     if not closed:
         edge = (tuple(c) for c in valid.tolist())
-        starts += [c for c in edge if not all(there for *_, there in around(heights, c))]
-    level = filled_from(heights, starts)
+        starts += [
+            c for c in edge if not all(there for *_, there in around(heights, c, connectivity))
+        ]
+    level = filled_from(heights, starts, connectivity)
     surface = np.where(np.isnan(level), heights, level)
     for flats in ("nearest", "gradient"):
         tile = int(random.integers(1, 7))
@@ -79,7 +91,7 @@ def test_water_goes_down_the_filled_surface_to_where_it_may_leave(seed: int) -> 
             if np.isnan(level[start]) or ends[start]:
                 continue
             best, steepest = 0.0, 0
-            for code, other, there in around(heights, start):
+            for code, other, there in around(heights, start, connectivity):
                 slope = 0.0
                 if there:
                     length = float(np.hypot(*STEPS[code - 1]))
@@ -92,7 +104,8 @@ def test_water_goes_down_the_filled_surface_to_where_it_may_leave(seed: int) -> 
                 if codes[at] == 0:
                     assert ends[at]
                     break
-                _, to, there = around(heights, at)[codes[at] - 1]
+                _, to, there = around(heights, at, 8)[codes[at] - 1]
+                assert connectivity == 8 or codes[at] % 2 == 1
                 if not there:
                     assert not closed
                     break
@@ -136,6 +149,9 @@ def test_water_wraps_around_to_its_outlet() -> None:
         ({"outlets": [(0, 0)], "method": "dinf"}, "outlets: of no use for method='dinf'"),
         ({"sinks": [(0, 0)], "depressions": "breach"}, "sinks: of no use for depressions='breach'"),
         ({"outlets": [(99, 99)]}, "outlets: "),
+        ({"connectivity": 16}, "connectivity: "),
+        ({"connectivity": 4, "method": "dinf"}, "connectivity: of no use for method='dinf'"),
+        ({"connectivity": 4, "depressions": "breach"}, "depressions: of no use for connectivity=4"),
         ({"sinks": np.zeros((3, 3))}, "sinks: "),
     ],
 )
@@ -150,3 +166,23 @@ def test_directions_take_no_outlets() -> None:
     flow = og.flow_direction(np.random.default_rng(0).random((4, 5)))
     with pytest.raises(og.InputError, match=r"outlets: .*only heights need it"):
         og.flow_accumulation(flow, outlets=[(0, 0)])
+
+
+def test_four_neighbours_in_all_orientations_and_around_the_globe() -> None:
+    heights = np.random.default_rng(3).integers(0, 5, (13, 18)).astype(float)
+    raster = xr.DataArray(heights, {"y": -np.arange(13.0), "x": np.arange(18.0)}, ("y", "x"))
+    found = og.flow_direction(raster, connectivity=4)["direction"]
+    for turned in (raster[::-1], raster[:, ::-1], raster[::-1, ::-1]):
+        other = og.flow_direction(turned, connectivity=4, tile=5)["direction"]
+        xr.testing.assert_equal(other.sortby("y", ascending=False).sortby("x"), found)
+    around_it = og.flow_direction(heights, connectivity=4, wrap=True)["direction"].values
+    rolled = og.flow_direction(np.roll(heights, 7, 1), connectivity=4, wrap=True, tile=4)
+    np.testing.assert_array_equal(rolled["direction"], np.roll(around_it, 7, 1))
+
+
+def test_a_gpu_takes_the_same_steps(emulated_gpu: Emulator) -> None:
+    heights = np.random.default_rng(5).integers(0, 9, (20, 23)).astype(np.float32)
+    given: dict[str, Any] = {"connectivity": 4, "outlets": [(3, 3)], "edges": "closed", "tile": 8}
+    found = og.flow_direction(heights, backend="cuda", **given)
+    assert emulated_gpu.launches
+    assert found.equals(og.flow_direction(heights, backend="numba", **given))

@@ -218,6 +218,10 @@ def add_option(
         )
     elif annotation == "SnapLike":
         parser.add_argument(flag, type=cells_or_length, metavar="CELLS|LENGTH", help=text)
+    elif str(parameter.annotation) == "bool | None":
+        # left out, switched on, or switched off
+        action = argparse.BooleanOptionalAction
+        parser.add_argument(flag, action=action, default=None, help=text)
     elif annotation.startswith("bool"):
         # An option that is left out is None, so the operation's own default holds.
         on = parameter.default is not True

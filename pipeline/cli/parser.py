@@ -123,6 +123,9 @@ class Parser(argparse.ArgumentParser):
 
         def switched_off(name: str) -> str | None:
             """Return the option that sets an argument to False, or None."""
+            off = "--no-" + name.replace("_", "-")
+            if off in self._option_string_actions:
+                return off
             actions = (a for a in self._actions if a.dest == name and a.const is False)
             return next((action.option_strings[-1] for action in actions), None)
 

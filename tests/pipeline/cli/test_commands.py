@@ -235,3 +235,15 @@ def test_points_may_be_in_files(dem: xr.DataArray, capsys: pytest.CaptureFixture
     assert said[0].startswith("0 1: ")
     command("reach", "dem.tif", "--from-file", "start.csv", "--to", *FAR, "--no-hops")
     assert capsys.readouterr().out == "pair 0: connected\n"
+
+
+def test_a_raster_that_wraps_is_cut_at_its_edges_by_a_switch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels, areas = str(tmp_path / "labels.tif"), str(tmp_path / "areas.gpkg")
+    og.to_file(og.connected_components(np.eye(5) > 0, wrap=True), labels)
+    with pytest.raises(SystemExit):
+        main(["polygonize", labels, areas])
+    assert "pass --no-wrap" in capsys.readouterr().err
+    main(["polygonize", labels, areas, "--no-wrap"])
+    assert "2 geometries" in capsys.readouterr().out

@@ -82,7 +82,7 @@ OPERATIONS: dict[str, Make] = {
 }
 NO_RASTERS = {
     "all_pairs", "isochrones", "pass_elevation", "peaks", "polygonize", "region_network",
-    "shortest_paths", "is_connected",
+    "shortest_paths", "is_connected", "zonal",
 }  # fmt: skip
 FUNCTIONS: dict[str, Callable[[Path], xr.DataArray | xr.Dataset]] = {
     "corridor": lambda folder: og.corridor(*COSTS),

@@ -30,7 +30,7 @@ from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.run.feedback import compilations
 from orograph.run.job import refuse_wrap
 from orograph.run.problem import on_backend
-from orograph.tiles.arguments import check_integer, refuse_arguments, shown
+from orograph.tiles.arguments import check_flag, check_integer, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -143,6 +143,8 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     if isinstance(subject, Graph):
         refuse_arguments("a graph", **{n: given.get(n) is not None for n in CHOICE})
     parameters = {p.name: p for p in _parameters(estimate)}
+    if (wrap := given.pop("wrap", None)) is not None:
+        check_flag("wrap", wrap)  # a bound of the plan is that of the raster without it
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
         raise InputError(f"{name}: not used by this plan of {operation.name}; leave it out")
     # Estimates that take these sides get them; for all others they cut the grid.

@@ -19,7 +19,7 @@ from orograph.results.names import name_labels
 from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
-from orograph.tiles.errors import InputError, own_errors
+from orograph.tiles.errors import InputError, OptionMissingError, own_errors
 from orograph.tiles.grid.cf import encoding_of_place, georeference_of
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -295,7 +295,10 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     elif not isinstance(like, xr.Dataset):
         raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
-        raster = like[cost_variable(like) or choose_variable(like, "like", None)]
+        try:
+            raster = like[cost_variable(like) or choose_variable(like, "like", None)]
+        except OptionMissingError as error:
+            raise InputError(error.without) from None
     if raster.ndim != 2:
         dims = ", ".join(map(str, raster.dims))
         raise InputError(

@@ -74,16 +74,18 @@ def tracing_job(
     problem: TracingProblem,
     join: Callable[[Sequence[Table], Georeference], VectorLayer],
     spec: RunSpec,
+    *,
+    cut_at_seam: bool = False,
 ) -> Job[VectorLayer]:
     """Return the job of tracing lines in a raster.
 
-    ``join`` makes the layer of what was traced in the parts.
+    ``join`` makes the layer of what was traced in the parts; ``cut_at_seam`` as of `layer_job`.
     """
 
     def result(engine: TracedParts, attributes: dict[str, Any]) -> VectorLayer:
         return join(engine.tables(), raster.georeference)
 
-    return layer_job(problem, (raster,), result, spec)
+    return layer_job(problem, (raster,), result, spec, cut_at_seam=cut_at_seam)
 
 
 def check_shapely(operation: str) -> None:

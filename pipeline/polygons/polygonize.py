@@ -17,6 +17,7 @@ from orograph.run.options import LayerOptions, RunSpec
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.wrap import wraps_of
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def polygonize(
         ``watershed``, ``depression`` or ``link`` is read by default.
     parts : bool
         Return one row, a polygon, for each area that is connected by the sides of its cells. By
-        default one row, a multipolygon, for each label.
+        default one row, a multipolygon, for each label. An area that lies across the seam of a
+        raster that wraps is cut there: it is one row, a multipolygon.
     **options
 
     Returns
@@ -86,16 +88,17 @@ def polygonize(
     check_flag("parts", parts)
     edges_of_cells("labels", raster.georeference, raster.shape)
     check_shapely("polygonize")
-    problem = Tracing(raster.shape, raster.nodata)
+    problem, wraps = Tracing(raster.shape, raster.nodata), wraps_of(raster, spec.wrap)
 
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
-        layer = areas_of(join_tables(tables, raster.shape), place, raster.shape, parts)
+        rings = join_tables(tables, raster.shape, wraps)
+        layer = areas_of(rings, place, raster.shape, parts)
         names = name_labels(raster.attrs, layer.columns["label"].tolist())
         if names is None:
             return layer
         return replace(layer, columns={**layer.columns, "name": np.array(names, object)})
 
-    return tracing_job(raster, problem, join, spec)
+    return tracing_job(raster, problem, join, spec, cut_at_seam=True)
 
 
 def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: bool) -> VectorLayer:
@@ -121,4 +124,10 @@ def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: b
         order = np.argsort(found, kind="stable")
         found, of_label = np.unique(found, return_inverse=True)
         areas = shapely.multipolygons(areas[order], indices=of_label[order])
+    elif rings.area is not None:
+        _, first, of_area = np.unique(rings.area, return_index=True, return_inverse=True)
+        order, alone = np.argsort(of_area, kind="stable"), np.bincount(of_area) == 1
+        joined = np.asarray(shapely.multipolygons(areas[order], indices=of_area[order]), object)
+        joined[alone] = areas[first[alone]]
+        areas, found = joined, found[first]
     return VectorLayer(np.asarray(areas, object), {"label": found}, place.map_crs)

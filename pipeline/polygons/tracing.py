@@ -41,6 +41,8 @@ class Rings(NamedTuple):
     """Region of each ring, numbered as a scan meets their first cells."""
     labels: Array
     """Label of each region."""
+    area: Integers | None = None
+    """Number of the area to which each region belongs, where the grid wraps; None: its own."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,11 @@ def _runs(numbers: Integers, places: Integers) -> Integers:
     return np.stack([places[first], places[last], numbers[first]], axis=1)
 
 
-def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:
-    """Return the rings of all regions, given the walks in the parts of a grid."""
+def join_tables(tables: Sequence[Table], shape: tuple[int, int], wraps: bool = False) -> Rings:
+    """Return the rings of all regions, given the walks in the parts of a grid.
+
+    Regions on both sides of the seam of a grid that ``wraps`` stay two, of one area.
+    """
     counts = np.array([table["labels"].size for table in tables])
     before = np.cumsum(counts) - counts
     whole = {name: np.concatenate([t[name] for t in tables]) for name in ("labels", "cell")}
@@ -168,7 +173,13 @@ def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:
     # Region by region, the outer ring, which has a positive area, before the holes; these by their
     # first corners.
     order = np.lexsort((rings[begin], area < 0, of_ring))
-    return Rings(*_take_rings(rings, begin, end, order), of_ring[order], labels)
+    area = None
+    if wraps:
+        # of each region of a part the region of the grid
+        of_part = names[rank]
+        one, other = (of_part[cells] for cells in _across(tables, before, shape, whole["labels"]))
+        area = rem_components(roots.size, one, other)
+    return Rings(*_take_rings(rings, begin, end, order), of_ring[order], labels, area)
 
 
 def _take_rings(
@@ -180,6 +191,26 @@ def _take_rings(
     # Of each corner in the new order its place in the old one.
     places = np.arange(rings.size) - np.repeat(ends - sizes - begin[order], sizes)
     return rings[places], ends
+
+
+def _across(
+    tables: Sequence[Table], before: Integers, shape: tuple[int, int], labels: Array
+) -> tuple[Integers, Integers]:
+    """Return pairs of regions of parts, of one label, that meet at the seam of the grid."""
+    last = shape[0] * shape[1]
+    east, west = (
+        np.concatenate([t[name] + [0, 0, b] for t, b in zip(tables, before, strict=True)])
+        for name in ("east", "west")
+    )
+    # Runs along columns are ranges of cells numbered column by column, in the east of those across.
+    east = east[east[:, 0] >= last] - [last, last, 0]
+    west = west[west[:, 0] < shape[0]]
+    east, west = (runs[np.argsort(runs[:, 0])] for runs in (east, west))
+    sides = (np.ascontiguousarray(side) for side in (*east[:, :2].T, *west[:, :2].T))
+    of_east, of_west = match_runs(*sides).T
+    first, second = east[of_east, 2], west[of_west, 2]
+    same = labels[first] == labels[second]
+    return first[same], second[same]
 
 
 def _join_regions(tables: Sequence[Table], before: Integers, labels: Array) -> Integers:

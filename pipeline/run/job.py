@@ -156,6 +156,8 @@ class UnstoredJob(Job[T]):
     """Function that makes the result from the engine and the attributes, after the run."""
     compile_kernels: Callable[[], None] | None = None
     is_layer: bool = False
+    cut_at_seam: bool = field(default=False, kw_only=True)
+    """Whether what lies across the seam of a grid that wraps is cut there, as layers are."""
     problem: Any = None
     """Problem that the engine solves, if it is one on rasters, by which the run is planned."""
 
@@ -436,7 +438,8 @@ def raster_job(
 
 def refuse_wrap(operation: str, job: Job[Any], wrap: bool | None) -> None:
     """Raise InputError if a raster is to wrap, and the operation ends it at its edges."""
-    if job.wraps or (wrap is not None and not wrap):
+    goes_on = job.wraps or getattr(job, "cut_at_seam", False)
+    if goes_on or (wrap is not None and not wrap):
         return
     if wrap is None and not any(is_marked(raster) for raster in job.rasters[:1]):
         return
@@ -471,10 +474,13 @@ def layer_job(
     rasters: tuple[Raster, ...],
     result: Callable[[Any, dict[str, Any]], T],
     spec: RunSpec,
+    *,
+    cut_at_seam: bool = False,
 ) -> UnstoredJob[T]:
     """Return the job of a problem on rasters whose result is a vector layer.
 
-    ``result`` makes the layer from the engine and the attributes, after the run.
+    ``result`` makes the layer from the engine and the attributes, after the run. ``cut_at_seam``
+    tells that it knows of grids that wrap, whose seam cuts the layer.
     """
 
     def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
@@ -491,6 +497,7 @@ def layer_job(
         result,
         partial(problem.compile_kernels, [raster.dtype for raster in rasters], True),
         is_layer=True,
+        cut_at_seam=cut_at_seam,
         problem=problem,
         spec=spec,
     )

@@ -199,3 +199,33 @@ def test_several_bands_are_refused(call: Any) -> None:
     bands = xr.concat([raster(HEIGHTS).rename("cost")] * 2, "band")
     with pytest.raises(og.InputError, match=r"2 bands; give one, such as by .isel\(band=0\)"):
         call(bands)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "written", "cell"),
+    [("f4", -3.402823e38, -3.4028235e38), ("f8", -1e35, float(np.float32(-1e35)))],
+)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_nodata_in_other_digits_is_nodata_after_xarray_has_opened_it(
+    dtype: str, written: float, cell: float, lazy: bool, tmp_path: Path
+) -> None:
+    heights = HEIGHTS.astype(dtype)
+    heights[2:4, 5] = cell
+    made = raster(heights).rename("z")
+    made.encoding["_FillValue"] = np.dtype(dtype).type(written)
+    made.to_netcdf(tmp_path / "z.nc")
+    with xr.open_dataset(
+        tmp_path / "z.nc", decode_coords="all", chunks={} if lazy else None
+    ) as opened:
+        given = opened["z"] if lazy else opened["z"].load()
+        filled = og.fill_depressions(given, outputs=("filled", "depth"))
+        assert np.isnan(filled["filled"].values[2:4, 5]).all()
+        assert filled["depth"].max() < 10
+
+
+def test_a_least_height_of_a_foreign_store_is_told(tmp_path: Path) -> None:
+    heights = HEIGHTS.copy()
+    heights[3, 4:6] = -9999
+    raster(heights).to_dataset(name="z").to_zarr(tmp_path / "z.zarr", consolidated=False)
+    with pytest.warns(RuntimeWarning, match="stands for nodata"):
+        og.fill_depressions(tmp_path / "z.zarr")

@@ -472,12 +472,12 @@ def test_a_global_raster_gets_one_warning() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda raster, **wrap: og.polygonize(raster.round(), **wrap),
         lambda raster, **wrap: og.isochrones(raster, [1.5], **wrap),
         lambda raster, **wrap: og.cost_distance(
             raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
         ),
-        lambda raster, **wrap: og.polygonize.plan(raster.round(), **wrap),
+        lambda raster, **wrap: og.region_network(raster, [(5, 10), (95, 10)], **wrap),
+        lambda raster, **wrap: og.isochrones.plan(raster, [1.5], **wrap),
     ],
 )
 def test_operations_that_do_not_go_around_refuse_it(call: Any) -> None:
@@ -487,6 +487,24 @@ def test_operations_that_do_not_go_around_refuse_it(call: Any) -> None:
     with pytest.raises(og.InputError, match="pass wrap=False"), xr.set_options(keep_attrs=True):
         call(marked)
     call(globe(), wrap=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_areas_are_cut_at_the_seam_and_are_those_of_components(seed: int) -> None:
+    case = Case(seed)
+    classes = case.random.integers(0, 3, case.shape)
+    layer = og.polygonize(classes, parts=True, **case.options)
+    whole = og.polygonize(classes, parts=True, wrap=True)
+    assert [g.wkt for g in layer.geometry] == [g.wkt for g in whole.geometry]
+    for value in range(3):
+        parts = og.connected_components(
+            classes == value, connectivity=4, wrap=True, outputs=("labels", "component_size")
+        )
+        of_value = zip(layer.geometry, layer.columns["label"], strict=True)
+        areas = sorted(round(area.area) for area, label in of_value if label == value)
+        assert areas == sorted(parts["component_size"].values.tolist())
+    of_labels, cut = og.polygonize(classes, wrap=True), og.polygonize(classes, wrap=False)
+    assert [g.wkt for g in of_labels.geometry] == [g.wkt for g in cut.geometry]
 
 
 def test_a_last_tile_narrower_than_a_step_is_refused() -> None:

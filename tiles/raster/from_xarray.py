@@ -14,7 +14,7 @@ from orograph.tiles.errors import InputError, OptionMissingError
 from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.cf import X_NAMES, Y_NAMES, georeference_of
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.nodata import Nodata, fill_masked, native_nodata, supported_dtype
+from orograph.tiles.nodata import LARGEST_USUAL, Nodata, fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
 from orograph.tiles.raster.tags import STORAGE_ATTRIBUTES
 from orograph.tiles.raster.version import absolute, is_remote
@@ -139,6 +139,8 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     if held:
         on_gpu = is_cupy(source.data)
         cells = to_host(source.data)
+        if nodata is None and _is_masked(source):
+            cells, rule = rule.unify(cells), Nodata(value)  # once, and not for each window
         return ArrayRaster(cells, dtype, value, place, name, attrs, on_gpu=on_gpu, rule=rule)
     file = source.encoding.get("source")
     known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
@@ -177,10 +179,18 @@ def _rule(
     return Nodata.of(declared if given is None else (given,), dtype, what)
 
 
+def _is_masked(source: xr.DataArray) -> bool:
+    """Return whether nodata cells were made NaN when a DataArray was opened."""
+    return source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None
+
+
 def _declared_nodata(source: xr.DataArray) -> list[Any]:
     """Return the nodata values that a DataArray declares, by the rules of xarray and rioxarray."""
-    if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
-        return [np.nan]  # masked when it was opened
+    if _is_masked(source):
+        # What differs from a huge value in its last digits only was not masked with it.
+        encoded = (source.encoding.get(key) for key in ("_FillValue", "missing_value"))
+        stated = [float(value) for each in encoded if each is not None for value in np.ravel(each)]
+        return [np.nan, *(value for value in stated if abs(value) > LARGEST_USUAL)]
     declared = [source.attrs[key] for key in ("_FillValue", "missing_value") if key in source.attrs]
     declared = [value for each in declared for value in np.ravel(each)]
     if not declared and "rioxarray" in sys.modules:  # its accessor may hold one (rio.set_nodata)

@@ -136,7 +136,7 @@ def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """
     if isinstance(raster, ArrayRaster):
         places = [Window(0, 0, *raster.shape)]
-    elif isinstance(raster, FileRaster):
+    elif isinstance(raster, FileRaster) or (isinstance(raster, LazyRaster) and raster.path):
         places = corners_and_middle(raster.shape, SIDE // 8)
     else:
         return

@@ -64,11 +64,12 @@ def test_water_goes_down_the_filled_surface_to_where_it_may_leave(
     raster[tuple(points[0])] = True
     of_points, both = np.zeros(shape, bool), raster.copy()
     of_points[tuple(points.T)] = both[tuple(points.T)] = True
+    places = points[:, ::-1].tolist()  # a list, as an array of the grid's shape is a raster
     given: dict[str, Any]
     given, ends = [
-        ({"outlets": points[:, ::-1]}, of_points),
+        ({"outlets": places}, of_points),
         ({"sinks": raster.astype("u1")}, raster),
-        ({"outlets": points[:, ::-1], "sinks": raster.astype("u1")}, both),
+        ({"outlets": places, "sinks": raster.astype("u1")}, both),
         ({}, np.zeros(shape, bool)),
     ][seed % 4]
     closed = bool(seed // 3 % 2) and bool(given)

@@ -189,9 +189,8 @@ def _spread_from(heights, hops, i, height, width, queue, end, stride):
 @compiled
 def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array, stride: int) -> int:
     """Carry hops from cells of the halo, the least first; return how many cells they improve."""
-    end = 0
+    heights, flat, end = surface.reshape(-1), hops.reshape(-1), 0
     for i in arrived:
-        heights, flat = surface.reshape(-1), hops.reshape(-1)
         end = _spread_from(heights, flat, i, hops.shape[0], hops.shape[1], queue, end, stride)
     return end
 

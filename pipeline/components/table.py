@@ -17,7 +17,7 @@ from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.units import ellipsoid_of, unit_of_crs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import RasterLike, open_raster
-from orograph.tiles.raster.wrap import is_marked
+from orograph.tiles.raster.wrap import states_wrap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ def component_table(result: ResultLike, classes: RasterLike | None = None) -> pd
     sums = np.zeros((3, count + 1))
     # Where the raster wraps, columns are counted from the middle too: so those of a component that
     # lies across the seam are one span.
-    half = width // 2 if is_marked(labels) else 0
+    half = width // 2 if states_wrap(labels) else 0
     across = np.zeros(count + 1), np.full(count + 1, 2 * width), np.zeros(count + 1, np.int64)
     kind = None if given is None else np.zeros(count + 1, given.dtype)
     side = labels.tile or READ_SIDE

@@ -16,11 +16,12 @@ from orograph.components.table import cell_areas
 from orograph.engines.sweep_problems import Table
 from orograph.operations.operation import operation
 from orograph.polygons.job import TracedParts, TracingProblem
+from orograph.polygons.tracing import whole_labels
 from orograph.results.names import name_labels
 from orograph.run.job import UnstoredJob, goes_around, layout_of
 from orograph.run.options import RunSpec, SearchOptions
 from orograph.run.problem import Bytes, CellCounts
-from orograph.tiles.arguments import as_text, check_outputs
+from orograph.tiles.arguments import check_outputs
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
@@ -78,7 +79,9 @@ class Zonal(TracingProblem):
         inside = frame.within(ring)
         there = valid_cells(given, self.nodata[0])
         zones, beside = np.zeros(ring.shape, np.int64), np.zeros(ring.shape, np.bool_)
-        zones[inside], beside[inside] = _whole(given, there, frame), there
+        if given.dtype.kind == "f" or given.dtype == np.uint64:
+            given = whole_labels(given, there, frame, "zones")
+        zones[inside], beside[inside] = given, there
         own, kept = zones[1:-1, 1:-1], beside[1:-1, 1:-1]
         label, group = np.unique(own[kept], return_inverse=True)
         group, count = group.reshape(-1), label.size
@@ -127,21 +130,6 @@ def _of_values(group: Integers, count: int, values: Array, window: Window) -> Ta
         **_packed("sum", sums_of(group, count, real)),
         **_packed("square", sums_of_squares(group, count, real)),
     }
-
-
-def _whole(labels: Array, valid: Array, frame: Window) -> Integers:
-    """Return zones as int64; raise InputError unless they are whole."""
-    if labels.dtype.kind in "biu" and labels.dtype != np.uint64:
-        return labels.astype(np.int64)
-    labels = np.where(valid, labels, 0)
-    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2.0**62)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
-        raise InputError(
-            f"zones: {as_text(labels[row, column])} at row {frame.y + row}, column "
-            f"{frame.x + column}; zones must be whole numbers below 2**62: round them first"
-        )
-    return labels.astype(np.int64)
 
 
 def _packed(name: str, sums: GroupSums) -> Table:
@@ -225,10 +213,7 @@ def _sides(place: Georeference, height: int) -> tuple[Reals, str]:
         sides = np.array([dx, dx, dy])[:, None] * (place.metres if known else 1.0)
         return np.repeat(sides, height, axis=1), "m" if known else "units of the coordinates"
     globe, zero = ellipsoid_of(crs), np.zeros(height)
-    north, south = (
-        np.clip(np.maximum(place.y + up, place.y - up) if up > 0 else place.y + up, -90, 90)
-        for up in (dy / 2, -dy / 2)
-    )
+    north, south = (np.clip(place.y + up, -90, 90) for up in (dy / 2, -dy / 2))
     across = [globe.inv(zero, edge, zero + dx, edge)[2] for edge in (north, south)]
     along = globe.inv(zero, south, zero, north)[2]
     if height > 1 and place.y[0] < place.y[-1]:

@@ -232,8 +232,8 @@ def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) ->
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         labels = source_labels(values, rows, columns, whole, asked.argument)
     reverse, traced = steps.travel == "to", "back_direction" in wanted
-    check_unit_of_links(steps.links, MODELS[cost].units)
     joined = parse_links(steps.links, surface.valid, dtype, reverse, snap, places=traced)
+    check_unit_of_links(steps.links, MODELS[cost].units)
     named = surface.inputs
     if source_raster is not None:
         named["sources"] = source_raster

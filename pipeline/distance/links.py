@@ -106,10 +106,7 @@ def check_unit_of_links(graph: Graph | None, units: str) -> None:
 
     ``units`` are those of the costs, empty where these have none of their own.
     """
-    if graph is None:
-        return
-    check_links(graph)
-    known = graph.unit
+    known = None if graph is None else graph.unit
     if units == "s" and known not in (None, units):
         raise InputError(
             f"links: their weights are in {known!r}, and the times of a walk in seconds; make them "

@@ -24,7 +24,7 @@ from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
-from orograph.tiles.raster.wrap import is_marked
+from orograph.tiles.raster.wrap import states_wrap
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,7 +43,7 @@ class PathReader:
         # Other codes stand for sources, links and unreached cells. They stay.
         self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
-        self.wraps = is_marked(directions)
+        self.wraps = states_wrap(directions)
         """Whether paths go on from the last column to the first."""
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 

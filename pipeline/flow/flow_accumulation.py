@@ -9,7 +9,7 @@ from orograph.arguments.sources import SourcesLike
 from orograph.components.table import cell_areas
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.flow_problem import codes_of
-from orograph.flow.outlets import OPEN, parse_outlets, without_outlets
+from orograph.flow.outlets import OPEN, parse_outlets
 from orograph.flow.routing import FlowOfHeights, Routing, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.split import METHODS
@@ -144,8 +144,7 @@ def flow_accumulation(
     where = {name: given.pop(name, usual) for name, usual in WHERE.items()}
     if isinstance(method, str) and method != "d8":
         refuse_arguments(f"method={method!r}", connectivity=connectivity is not None)
-    unless = without_outlets(method, depressions)
-    ends, marked = parse_outlets(raster, **where, unless=unless)
+    ends, marked = parse_outlets(raster, **where, method=method, depressions=depressions)
     given |= {"outlets": ends, "marked": tuple(marked)} if marked or ends else {}
     wraps = wraps_of(raster, spec.wrap)
     code, routing = _source_of_directions(raster, method, codes, given, wraps)

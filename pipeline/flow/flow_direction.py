@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from orograph.arguments.sources import SourcesLike
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions
-from orograph.flow.outlets import OPEN, parse_outlets, without_outlets
+from orograph.flow.outlets import OPEN, parse_outlets
 from orograph.flow.routing import FlowOfHeights, Routing
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.operations.operation import operation
@@ -154,8 +154,7 @@ def flow_direction(
     raster = spec.open(elevation, "elevation")
     if method != "d8":
         refuse_arguments(f"method={method!r}", connectivity=connectivity != 8)
-    unless = without_outlets(method, depressions)
-    ends, marked = parse_outlets(raster, outlets, sinks, edges, unless)
+    ends, marked = parse_outlets(raster, outlets, sinks, edges, method, depressions)
     routing = Routing.on(
         raster,
         depressions=depressions,

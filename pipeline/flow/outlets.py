@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -45,35 +45,28 @@ class Outlets:
         return found
 
 
-def without_outlets(method: str | None, depressions: str | None) -> str:
-    """Return the argument of flow over heights that has no use for outlets; empty: none."""
-    if isinstance(method, str) and method != "d8":
-        return f"method={method!r}"
-    return (
-        "depressions='breach'" if isinstance(depressions, str) and depressions == "breach" else ""
-    )
-
-
 def parse_outlets(
     elevation: Raster,
     outlets: SourcesLike | None,
     sinks: SourcesLike | None,
     edges: str,
-    unless: str = "",
+    method: str | None,
+    depressions: str | None,
 ) -> tuple[Outlets | None, dict[str, Raster]]:
     """Check where water may leave; return it, and the rasters that mark it by argument.
-
-    ``unless`` is what has no use for it, if there is such an argument.
 
     Raises
     ------
     InputError
-        If there is no place where it may.
+        If water could leave nowhere, or the method or the way to treat depressions has no use for
+        outlets.
     """
     closed = check_choice("edges", edges, EDGES) != OPEN
-    if unless:
-        given = {"outlets": outlets is not None, "sinks": sinks is not None, "edges": closed}
-        refuse_arguments(unless, **given)
+    asked = {"outlets": outlets is not None, "sinks": sinks is not None, "edges": closed}
+    if isinstance(method, str) and method != "d8":
+        refuse_arguments(f"method={method!r}", **asked)
+    if isinstance(depressions, str) and depressions == "breach":
+        refuse_arguments("depressions='breach'", **asked)
     origins = {
         name: parse_sources(given, elevation, SourceSpec(), name=name, skips=False)
         for name, given in (("outlets", outlets), ("sinks", sinks))
@@ -90,9 +83,6 @@ def parse_outlets(
     points = [origin.cells for origin in origins.values() if origin.cells is not None]
     joined = None
     if points:
-        joined = Sources(*(np.concatenate(parts) for parts in zip(*map(_fields, points))))
+        names = [field.name for field in fields(Sources)]
+        joined = Sources(*(np.concatenate([getattr(p, name) for p in points]) for name in names))
     return Outlets(joined, marked, closed), rasters
-
-
-def _fields(points: Sources) -> tuple[Array, ...]:
-    return points.rows, points.columns, points.costs, points.labels

@@ -11,7 +11,7 @@ from orograph.tiles.grid.border import DIRECTION_STEPS
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.raster.wrap import is_marked, turn_of
+from orograph.tiles.raster.wrap import states_wrap, turn_of
 from orograph.tiles.vector.layer import VectorLayer
 from orograph.tiles.vector.turns import lines_of
 
@@ -80,7 +80,7 @@ def forest_lines(
             raise _not_edges(f"{edges.dtype}, from {edges.min():g} to {edges.max():g}")
         edges = edges.astype(np.uint8)
     # In a part of the columns of a raster that wraps nothing leads over the seam.
-    turn = turn_of(raster) if is_marked(raster) and part.width == raster.shape[1] else None
+    turn = turn_of(raster) if states_wrap(raster) and part.width == raster.shape[1] else None
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)

@@ -129,8 +129,8 @@ def wanted_index(
         check_whole_lengths(lengths, connectivity, cost)
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
-    check_unit_of_links(steps.links, MODELS[cost].units)
     joined = parse_links(steps.links, surface.valid, np.dtype(dtype), False, snap)
+    check_unit_of_links(steps.links, MODELS[cost].units)
     problem = Distance.on_rasters(
         surface.inputs, model, np.dtype(dtype), connectivity, lengths, links=joined
     )

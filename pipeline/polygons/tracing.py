@@ -28,6 +28,8 @@ from orograph.tiles.nodata import valid_cells
 
 SIDES = ("south", "north", "east", "west")
 WALKS = ("corners", "starts", "first", "onward", "region")
+BANDS = ", or draw bands of values with isochrones and levels"
+"""Advice for values that are not labels."""
 
 
 class Rings(NamedTuple):
@@ -78,7 +80,7 @@ class Tracing(TracingProblem):
         inside = frame.within(ring)
         valid = valid_cells(given, self.nodata)
         if given.dtype.kind == "f":
-            given = _whole(given, valid, frame)
+            given = whole_labels(given, valid, frame, "labels", BANDS)
         padded, there = np.zeros(ring.shape, given.dtype), np.zeros(ring.shape, np.bool_)
         padded[inside], there[inside] = given, valid
         inner = np.ascontiguousarray(padded[1:-1, 1:-1])
@@ -103,17 +105,21 @@ class Tracing(TracingProblem):
         return table
 
 
-def _whole(labels: Array, valid: Array, frame: Window) -> Array:
-    """Return labels that are floats as int64; raise InputError unless they are whole."""
+def whole_labels(
+    labels: Array, valid: Array, frame: Window, argument: str, otherwise: str = ""
+) -> Integers:
+    """Return labels that are floats or uint64 as int64; raise InputError unless they are whole.
+
+    ``otherwise`` goes on with what else can be done.
+    """
     labels = np.where(valid, labels, 0)
-    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2**62)
+    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2.0**62)
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
         raise InputError(
-            f"labels: {as_text(labels[row, column])} at row {frame.y + row}, column "
-            f"{frame.x + column}; labels must be whole numbers below 2**62: round them first, "
-            "labels.round() in Python or gdal_calc --calc='rint(A)' in a shell, or draw bands of "
-            "values with isochrones and levels"
+            f"{argument}: {as_text(labels[row, column])} at row {frame.y + row}, column "
+            f"{frame.x + column}; {argument} must be whole numbers below 2**62: round them first, "
+            f"{argument}.round() in Python or gdal_calc --calc='rint(A)' in a shell{otherwise}"
         )
     return labels.astype(np.int64)
 

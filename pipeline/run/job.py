@@ -27,7 +27,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
-from orograph.tiles.raster.wrap import WRAPS, is_marked, turn_of, warn_of_globe, wraps_of
+from orograph.tiles.raster.wrap import WRAPS, states_wrap, turn_of, warn_of_globe, wraps_of
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, begin_store
 from orograph.tiles.store.dataset import open as open_dataset
@@ -58,6 +58,9 @@ class Job(ABC, Generic[T]):
 
     wraps: bool = field(default=False, kw_only=True)
     """Whether the last column of the grid lies beside its first."""
+
+    cut_at_seam: bool = field(default=False, kw_only=True)
+    """Whether the run ends at the seam of a grid that wraps, and the result is joined there."""
 
     reads_all: bool = field(default=True, kw_only=True)
     """Whether the run reads all cells; else Dask arrays are computed where they are read."""
@@ -156,8 +159,6 @@ class UnstoredJob(Job[T]):
     """Function that makes the result from the engine and the attributes, after the run."""
     compile_kernels: Callable[[], None] | None = None
     is_layer: bool = False
-    cut_at_seam: bool = field(default=False, kw_only=True)
-    """Whether what lies across the seam of a grid that wraps is cut there, as layers are."""
     problem: Any = None
     """Problem that the engine solves, if it is one on rasters, by which the run is planned."""
 
@@ -438,10 +439,9 @@ def raster_job(
 
 def refuse_wrap(operation: str, job: Job[Any], wrap: bool | None) -> None:
     """Raise InputError if a raster is to wrap, and the operation ends it at its edges."""
-    goes_on = job.wraps or getattr(job, "cut_at_seam", False)
-    if goes_on or (wrap is not None and not wrap):
+    if job.wraps or job.cut_at_seam or (wrap is not None and not wrap):
         return
-    if wrap is None and not any(is_marked(raster) for raster in job.rasters[:1]):
+    if wrap is None and not any(states_wrap(raster) for raster in job.rasters[:1]):
         return
     what = "wrap: " if wrap else "the raster wraps (its attribute wraps is 'x'), and "
     raise InputError(

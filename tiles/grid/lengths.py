@@ -35,11 +35,11 @@ def step_lengths(
         Rows and columns.
     cell_size
         Side of a cell, or its (y, x) sides; overrides the coordinates.
-    wraps
-        Whether the columns go around the globe, so that their number tells how wide they are.
     slopes_only
         Whether lengths are only compared with each other, so that no map projection needs a
         warning.
+    wraps
+        Whether the columns go around the globe, so that their number tells how wide they are.
 
     Returns
     -------

@@ -123,18 +123,18 @@ class Quadtree:
     def root(self) -> Node:
         """Node that covers the whole grid."""
         # The least level at which a node spans all tiles: the binary logarithm, rounded up.
-        level = (max(self._tiles) - 1).bit_length()
+        level = (max(self.tiles) - 1).bit_length()
         return Node(max(level, self.wraps), 0)
 
     @property
-    def _tiles(self) -> tuple[int, int]:
-        """Rows and columns of tiles."""
+    def tiles(self) -> tuple[int, int]:
+        """Number of rows and of columns of tiles."""
         return -(-self.shape[0] // self.tile), -(-self.shape[1] // self.tile)
 
     @cached_property
     def closing(self) -> int:
         """Least level above the tiles whose nodes are as wide as the grid."""
-        return max((self._tiles[1] - 1).bit_length(), 1)
+        return max((self.tiles[1] - 1).bit_length(), 1)
 
     def window(self, node: Node) -> Window:
         """Return the window of ``node``; empty if it lies outside the grid."""
@@ -158,7 +158,7 @@ class Quadtree:
     def beside(self, tile: tuple[int, int], step: tuple[int, int]) -> tuple[int, int]:
         """Return the row and column of the tile a step away; beyond the grid there is none."""
         row, column = tile[0] + step[0], tile[1] + step[1]
-        return row, column % self._tiles[1] if self.wraps else column
+        return row, column % self.tiles[1] if self.wraps else column
 
     def frame(self, window: Window, halo: int) -> Window:
         """Return a window and the cells around it, as far as the grid goes.

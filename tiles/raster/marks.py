@@ -26,7 +26,7 @@ SAMPLE = 2**16
 FEWEST, GREATEST = 16, 30_000
 """Number of other values needed, and the greatest height or depth on Earth, also in feet."""
 LAND = -500
-"""Height below all land; of a lower one it is looked whether it stands for nodata."""
+"""Height below all land; a lower one may stand for nodata."""
 
 
 def _marked(cells: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
@@ -130,9 +130,8 @@ def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """Warn if the least height is a number that stands for nodata, far below all others.
 
     It lies below all land, and farther below the next height than all others span: so no sea floor
-    is taken for it. Of a raster in memory all
-    cells or many rows are looked at, of a file its corners and its middle. ``offered`` tells
-    whether the user could have given ``nodata=``.
+    is taken for it. Of a raster in memory all cells or many rows are read, of a file its corners
+    and its middle. ``offered`` tells whether the user could have given ``nodata=``.
     """
     if isinstance(raster, ArrayRaster):
         places = [Window(0, 0, *raster.shape)]

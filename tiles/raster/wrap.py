@@ -22,7 +22,7 @@ def wraps_of(raster: Raster, wrap: bool | None) -> bool:
     InputError
         If it cannot: its longitudes do not span a whole turn, or it has too few columns.
     """
-    if not (is_marked(raster) if wrap is None else wrap):
+    if not (states_wrap(raster) if wrap is None else wrap):
         return False
     columns = raster.shape[1]
     if columns < FEWEST_COLUMNS:
@@ -44,7 +44,7 @@ def wraps_of(raster: Raster, wrap: bool | None) -> bool:
     )
 
 
-def is_marked(raster: Raster) -> bool:
+def states_wrap(raster: Raster) -> bool:
     """Return whether the attribute ``wraps`` of a raster says that it wraps."""
     return bool(raster.attrs.get("wraps") == WRAPS["wraps"])
 
@@ -60,7 +60,7 @@ def warn_of_globe(raster: Raster) -> None:
 
 
 def _turns(raster: Raster) -> float | None:
-    """Return by how many columns a geographic raster is wider than a whole turn; else None."""
+    """Return the columns of a geographic raster beyond a whole turn; None if it is not one."""
     place = raster.georeference
     if place.x is None or not place.in_degrees or place.x.size < FEWEST_COLUMNS:
         return None

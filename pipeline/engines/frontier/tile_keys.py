@@ -37,8 +37,7 @@ class TileKeys:
     """
 
     def __init__(self, tree: Quadtree, level: int) -> None:
-        shape = tuple(-(-n // tree.tile) for n in tree.shape)
-        self.level = level
+        shape, self.level = tree.tiles, level
         self.beside, self._wraps = tree.beside, tree.wraps
         self.keys = np.full(shape, math.inf)
         """Least value by which something can improve each tile."""

@@ -22,6 +22,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.raster.wrap import wraps_of
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from orograph.run.job import Job
     from orograph.tiles.raster.raster import RasterLike
-from orograph.tiles.raster.wrap import wraps_of
 
 
 @stored("flow-longest")

@@ -34,6 +34,7 @@ STAGES = {
     "draw_edges": Stage("forest.nibbles", "forest.cuda", in_turn=True),
     "tile_basins": Stage("terrain.basins", "terrain.cuda", in_turn=True),
     "raise_cells": Stage("terrain.basins", "terrain.cuda", in_turn=True),
+    "epsilon_fill": Stage("terrain.epsilon_fill", None),
     "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down", in_turn=True),
     "dig_trenches": Stage("flow.breach", None),
     "label_ends": Stage("flow.ends", None),

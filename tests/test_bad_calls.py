@@ -438,6 +438,7 @@ FUNCTIONS = {
             "elevation": bad.RASTER,
             "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
             "max_depth": bad.number(-1, bad.NAN, optional=True),
+            "gradient": bad.kind(0, -1, bad.NAN, "1", [1.0]),
             "outputs": _outputs("filled"),
         },
     ),

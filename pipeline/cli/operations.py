@@ -222,6 +222,9 @@ def add_option(
         # left out, switched on, or switched off
         action = argparse.BooleanOptionalAction
         parser.add_argument(flag, action=action, default=None, help=text)
+    elif annotation == "bool | float":
+        # by itself it stands for True
+        parser.add_argument(flag, type=float, nargs="?", const=True, help=text)
     elif annotation.startswith("bool"):
         # An option that is left out is None, so the operation's own default holds.
         on = parameter.default is not True

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.problem import FrontierProblem
 from orograph.engines.frontier.protocol import Border, Request, Visit
-from orograph.flow.outlets import Outlets
 from orograph.kernels.flow.codes import ENCODINGS, LEAVES, MISSING, SINK, STEPS, Codes
 from orograph.kernels.flow.directions import (
     comparable,
@@ -28,6 +27,7 @@ from orograph.kernels.flow.directions import (
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.stages import kernel
 from orograph.run.problem import Bytes, CellCounts
+from orograph.terrain.water import Outlets
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS

@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
-import numpy.typing as npt
 
-from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, is_source, parse_sources
-from orograph.terrain.water import Marks
+from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, parse_sources
+from orograph.terrain.water import Marks, Outlets
 from orograph.tiles.arguments import check_choice, refuse_arguments
-from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 
 OPEN = "open"
 EDGES = (OPEN, "closed")
-
-
-@dataclass(frozen=True)
-class Outlets:
-    """Cells where water leaves the grid, or ends."""
-
-    points: Sources | None
-    """Cells that are given as points."""
-    marked: tuple[Marks, ...]
-    """Marks of such cells in further rasters."""
-    closed: bool
-    """Whether none leaves at the edge of the grid, or flows into nodata."""
-
-    def within(
-        self, window: Window, frame: Window, cells: Sequence[Array]
-    ) -> npt.NDArray[np.bool_]:
-        """Return a mask of these cells in a window; ``cells`` are those of the rasters."""
-        found = np.zeros(window.shape, np.bool_)
-        for marks, given in zip(self.marked, cells, strict=True):
-            found |= is_source(given[window.within(frame)], *marks)
-        if self.points is not None:
-            y, x = self.points.rows - window.y, self.points.columns - window.x
-            here = (y >= 0) & (y < window.height) & (x >= 0) & (x < window.width)
-            found[y[here], x[here]] = True
-        return found
 
 
 def parse_outlets(

@@ -16,10 +16,9 @@ from orograph.flow.angles import Angles
 from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.flow.breach.trenches import Trenches
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
-from orograph.flow.outlets import Outlets
 from orograph.flow.split import SplitAccumulation
 from orograph.run.problem import on_backend
-from orograph.terrain.water import WaterLevel
+from orograph.terrain.water import Outlets, WaterLevel
 from orograph.tiles.arguments import check_choice, refuse_arguments, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths

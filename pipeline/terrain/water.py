@@ -34,6 +34,7 @@ from orograph.terrain.basin_tree import (
 )
 from orograph.tiles.arrays import Array, Columns, Keys
 from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Variable
 
 TileState = tuple[LeafState, Array]
@@ -55,6 +56,31 @@ class Marks(NamedTuple):
     nodata: float | int | None
     values: tuple[float, ...] | None
     """Values that count; None: all but 0 and nodata."""
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Cells where water leaves the grid, or ends."""
+
+    points: Sources | None
+    """Cells that are given as points."""
+    marked: tuple[Marks, ...]
+    """Marks of such cells in further rasters."""
+    closed: bool
+    """Whether none leaves at the edge of the grid, or flows into nodata."""
+
+    def within(
+        self, window: Window, frame: Window, cells: Sequence[Array]
+    ) -> npt.NDArray[np.bool_]:
+        """Return a mask of these cells in a window; ``cells`` are those of the rasters."""
+        found = np.zeros(window.shape, np.bool_)
+        for marks, given in zip(self.marked, cells, strict=True):
+            found |= is_source(given[window.within(frame)], *marks)
+        if self.points is not None:
+            y, x = self.points.rows - window.y, self.points.columns - window.x
+            here = (y >= 0) & (y < window.height) & (x >= 0) & (x < window.width)
+            found[y[here], x[here]] = True
+        return found
 
 
 @dataclass(frozen=True)

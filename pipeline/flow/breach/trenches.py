@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_inexact
 from orograph.engines.map_overlap import LocalProblem
 from orograph.kernels.flow.breach import compile_kernels, find_pits
 from orograph.kernels.stages import kernel
 from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
 
-EXACT = 2**53
-"""Greatest integer up to which float64 represents every integer exactly."""
 PITS_AT_ONCE = 4096
 """Number of pits between two checks of whether the run was cancelled."""
 
@@ -98,17 +96,7 @@ class Trenches(LocalProblem):
     def _surface(self, heights: Array, frame: Window) -> npt.NDArray[np.float64]:
         """Return heights as float64 within a ring of NaN, which nodata are too."""
         valid = valid_cells(heights, self.nodata)
-        if heights.dtype.kind in "iu" and heights.dtype.itemsize == 8:
-            beyond = valid & (heights > EXACT)
-            if heights.dtype.kind == "i":
-                beyond |= valid & (heights < -EXACT)
-            if beyond.any():
-                row, column = np.argwhere(beyond)[0].tolist()
-                raise InputError(
-                    f"elevation: {heights[row, column]} in row {frame.y + row}, column "
-                    f"{frame.x + column}; trenches are dug in float64, which holds whole numbers "
-                    f"up to 2**53: subtract an offset, or declare it as nodata="
-                )
+        refuse_inexact("elevation", heights, valid, frame, "trenches are dug in float64")
         # A ring of NaN, so that kernels need not look whether a neighbour is in the array.
         surface = np.full((frame.height + 2, frame.width + 2), np.nan)
         surface[1:-1, 1:-1] = heights

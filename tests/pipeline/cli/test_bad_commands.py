@@ -184,6 +184,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("fill", "--outlets"): STORES,
     ("fill", "--outlet"): POINTS,
     ("fill", "--max-depth"): (*NUMBER, "-1", "nan"),
+    ("fill", "--gradient"): (*NUMBER, "0", "-1", "nan"),
     ("fill", "--outputs"): (*NONE, ("filled", "x")),
     ("breach_depressions", "--max-length"): (*WHOLE, "0", "1025"),
     ("breach_depressions", "--max-depth"): (*NUMBER, "-1", "nan"),

@@ -55,6 +55,7 @@ CALLS: dict[str, Call] = {
         {
             "connectivity": 4,
             "max_depth": 1.0,
+            "gradient": 0.5,
             "nodata": 3.0,
             "outlets": POINTS,
             "outputs": ("filled", "depth"),

@@ -1,0 +1,176 @@
+"""Filling of depressions to a surface that drains, as a problem of the frontier engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.cells import refuse_cell, refuse_inexact
+from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.problem import FrontierProblem
+from orograph.engines.frontier.protocol import Request, Visit
+from orograph.kernels.relax.border import (
+    facing,
+    halo_strips,
+    improved_parts,
+    inner_of,
+    last_sent,
+    set_halo,
+)
+from orograph.kernels.stages import kernel
+from orograph.kernels.terrain.epsilon_fill import first_level
+from orograph.run.problem import Bytes, CellCounts, bytes_written
+from orograph.terrain.water import Outlets
+from orograph.tiles.arrays import Array
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+FIRST_WIDTH = 16.0
+"""Width of the first buckets, in the unit of heights."""
+
+
+@dataclass(slots=True)
+class State:
+    """A tile: filled heights as they are known, and the cells to go on from."""
+
+    window: Window
+    filled: Array
+    """Filled heights with a halo, infinite where nothing is known."""
+    heights: Array
+    """Heights in the dtype of the result, NaN on nodata."""
+    ends: npt.NDArray[np.bool_]
+    """Mask of the cells where water may leave, and of those without a height."""
+    waiting: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class EpsilonFill(FrontierProblem):
+    """Depressions filled so that each cell that is raised lies a step above a neighbour."""
+
+    name = "fill-with-gradient"
+    stage = "epsilon_fill"
+    may_wrap = True
+    kept: ClassVar[tuple[str, ...]] = ("filled", "waiting")
+
+    shape: tuple[int, int]
+    nodata: float | int | None
+    dtype: np.dtype[Any]
+    """Dtype of the filled heights: float32 or float64."""
+    connectivity: int
+    step: float
+    """Rise from cell to cell; 0: the spacing of floats."""
+    outlets: Outlets | None
+    """Cells where water leaves; None: those at the edge of the grid and beside nodata."""
+    outputs: tuple[Variable, ...]
+    """Rasters of the result: ``filled``, ``depth``."""
+    backend: str = "numba"
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory of a run."""
+        # Filled heights, heights, two masks; the heap, with a key and a place for each cell.
+        state = 2 * self.dtype.itemsize + 2 + 16 + self.dtype.itemsize
+        return Bytes(state, bytes_written(self))
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels by a tile of one cell."""
+        filled = np.full((3, 3), np.inf, self.dtype)
+        ends = np.zeros((1, 1), np.bool_)
+        flood = kernel("epsilon_fill", "numba")
+        flood(filled, filled[1:2, 1:2].copy(), np.zeros((3, 3), np.bool_), 0.0, 8, math.inf)
+        first_level(filled, ends, 8)
+
+    def bucket_width(self, tile: int) -> BucketWidth:
+        """Return the initial width of buckets."""
+        return BucketWidth(tile**2, self.cells_a_visit, FIRST_WIDTH)
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float]:
+        """Return all tiles with a key below any height: water may leave in each."""
+        rows, columns = (-(-n // tile) for n in self.shape)
+        return dict.fromkeys(np.ndindex(rows, columns), -math.inf)
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Raise InputError at the first whole number that float64 does not hold."""
+        valid = valid_cells(cells[0], self.nodata)
+        refuse_inexact("elevation", cells[0], valid, frame, "with gradient= heights are float64")
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+        """Return the initial state of a tile: the cells where water may leave have their height."""
+        given, *marked = cells
+        window = place.window
+        there = valid_cells(given, self.nodata)
+        heights = np.where(there, given, np.nan).astype(self.dtype)[window.within(frame)]
+        # Beyond the grid there are no heights either.
+        ring = np.zeros((window.height + 2, window.width + 2), np.bool_)
+        y, x = frame.y - window.y + 1, frame.x - window.x + 1
+        ring[y : y + frame.height, x : x + frame.width] = there
+        valid = inner_of(ring, 1)
+        if self.outlets is not None:
+            ends = self.outlets.within(window, frame, marked)
+        else:
+            ends = np.zeros(window.shape, np.bool_)
+            for dy, dx in NEIGHBOURS[: self.connectivity]:
+                rows = slice(1 + dy, 1 + dy + window.height)
+                ends |= ~ring[rows, 1 + dx : 1 + dx + window.width]
+        filled = np.full(ring.shape, np.inf, self.dtype)
+        ends &= valid
+        inner_of(filled, 1)[ends] = heights[ends]
+        return State(window, filled, heights, ends | ~valid, filled < np.inf)
+
+    def visit(self, state: State, request: Request, bound: float) -> Visit:
+        """Read the neighbours' borders, go on up to ``bound``, and return what changed."""
+        filled, inner = state.filled, inner_of(state.filled, 1)
+        strips = halo_strips(filled, 1)
+        _, changed = set_halo(strips, request.halo, 1, np.inf)
+        if changed:
+            # Those that did not change wait too: they lower nothing again.
+            for waiting, strip in zip(halo_strips(state.waiting, 1), strips, strict=True):
+                waiting[...] = strip < np.inf
+        pending, settled = kernel("epsilon_fill", self.backend)(
+            filled, state.heights, state.waiting, self.step, self.connectivity, bound
+        )
+        # Copies, since the tile's heights go on falling in later visits.
+        own = [part.copy() for part in facing(inner, 1)]
+        known = last_sent(request.sent, own, np.inf)
+        # No height is below that from which it was raised.
+        outward = [
+            float(now.min(where=now < old, initial=np.inf))
+            for now, old in zip(own, known, strict=True)
+        ]
+        reached = int(np.count_nonzero(inner < np.inf))
+        return Visit(pending, outward, improved_parts(own, known), settled, reached)
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the rasters of a tile; refuse a cell that cannot lie above its neighbours."""
+        at = first_level(state.filled, state.ends, self.connectivity)
+        if at >= 0:
+            why = f" is filled to no more than a neighbour, since {self.dtype} "
+            if self.step:
+                why += f"has no number a step of {self.step:g} above that; pass a greater gradient="
+            else:
+                why += "ends there; subtract an offset"
+            refuse_cell("elevation", state.heights, at, state.window, why)
+        inner, heights = inner_of(state.filled, 1), state.heights
+        filled = np.where(inner < np.inf, inner, heights)
+        depth = filled.astype(np.float64) - heights
+        blocks = {"filled": filled, "depth": depth}
+        for variable in self.outputs:
+            blocks[variable.name][np.isnan(heights)] = variable.fill_value
+        return {variable.name: blocks[variable.name] for variable in self.outputs}, {}
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Dataset attributes that the arguments determine, before the run."""
+        step = self.step or "spacing of floats"
+        return {"connectivity": self.connectivity, "gradient": step}
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return the arguments that decided the surface."""
+        return self.known_attributes

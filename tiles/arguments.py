@@ -30,6 +30,8 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 def shown(value: object) -> str:
     """Return the repr of a value on one short line, for error messages."""
     value = without_secrets(value) if isinstance(value, str) else value
+    if isinstance(value, np.ndarray) and not value.size:
+        return "an empty array"
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # the repr of another library's class

@@ -19,7 +19,7 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.accumulate import accumulate, exits_of, from_fixed, hand_on, to_fixed
 from orograph.kernels.flow.codes import ENCODINGS, SINK, decode
-from orograph.tiles.arrays import Integers
+from orograph.tiles.arrays import Integers, Reals
 
 OUTSIDE = -2
 
@@ -112,6 +112,14 @@ def follow(
         else:
             last[i] = last[exits[target]]
             label[i] = label[exits[target]]
+
+
+@compiled
+def carry_least(order: Integers, onward: Integers, least: Reals) -> None:
+    """Lower each value to the least of all that lead to it; ``onward`` is the cell after each."""
+    for i in order:
+        if onward[i] >= 0:
+            least[onward[i]] = min(least[onward[i]], least[i])
 
 
 def compile_kernels() -> None:

@@ -61,7 +61,13 @@ def _raise(height, step, one, room):
 
 @compiled
 def epsilon_fill(
-    filled: Array, heights: Array, waiting: Array, step: float, neighbours: int, bound: float
+    filled: Array,
+    heights: Array,
+    waiting: Array,
+    fixed: Array,
+    step: float,
+    neighbours: int,
+    bound: float,
 ) -> tuple[float, int]:
     """Lower the filled heights of a tile, least first, up to a bound.
 
@@ -71,6 +77,8 @@ def epsilon_fill(
         The first is changed in place; its halo is only read.
     waiting : (h + 2, w + 2) bool
         Cells whose neighbours are to be lowered; changed in place.
+    fixed : (h, w) or (0, 0) uint8
+        Numbers of the only steps by which water leaves some cells; 8 for other cells.
     step : float
         By how much a height rises; 0: by the spacing of floats.
     neighbours : {4, 8}
@@ -110,6 +118,9 @@ def epsilon_fill(
         for k in range(0, 8, 8 // neighbours):
             i, j = y + _ROWS[k], x + _COLUMNS[k]
             if i < 0 or i >= height or j < 0 or j >= width:
+                continue
+            # Water of a cell with a fixed step comes by that alone, against the step from here.
+            if fixed.size and fixed[i, j] != 8 and fixed[i, j] != (k + 4) % 8:
                 continue
             there = cell + _ROWS[k] * stride + _COLUMNS[k]
             found = max(raised, heights[i, j])

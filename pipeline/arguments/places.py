@@ -189,7 +189,7 @@ def values_at(raster: Raster, cells: Indices) -> Array:
     tile, which = np.unique(cells // side, axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(which.ravel(), minlength=len(tile)))
-    for (y, x), here in zip((tile * side).tolist(), np.split(order, ends[:-1]), strict=True):
+    for (y, x), here in zip((tile * side).tolist(), np.split(order, ends)[:-1], strict=True):
         window = Window(y, x, side, side).clip(raster.shape)
         found[here] = raster.read(window)[tuple((cells[here] - (y, x)).T)]
     return found

@@ -246,7 +246,8 @@ def add_option(
             pair, what = pair_of, "NUMBER"
         parser.add_argument(flag, nargs="+", type=pair, metavar=f"NAME={what}", help=text)
     elif annotation.endswith("Like"):
-        parser.add_argument(flag, metavar="FILE", help=f"store or raster file: {text}")
+        what = "raster or vector file" if "VectorLike" in annotation else "store or raster file"
+        parser.add_argument(flag, metavar="FILE", help=f"{what}: {text}")
     else:
         # Of an argument that is one number or several the shell takes one.
         several = "Sequence" in annotation and not annotation.startswith("float |")

@@ -27,6 +27,7 @@ from orograph.kernels.flow.directions import (
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.stages import kernel
 from orograph.run.problem import Bytes, CellCounts
+from orograph.terrain.epsilon_fill import FixedSteps
 from orograph.terrain.water import Outlets
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
@@ -75,6 +76,8 @@ class Directions(FrontierProblem):
     """Number of neighbours to which water may flow: 8, or 4 along rows and columns."""
     outlets: Outlets | None = None
     """Outlets beside the edge of the grid, or in its place; None: water leaves there alone."""
+    fixed: FixedSteps | None = None
+    """Steps that water takes along given streams, where the surface falls by them."""
 
     name = "flow-direction"
     may_wrap = True
@@ -136,6 +139,8 @@ class Directions(FrontierProblem):
         numbers = np.empty((height, width), np.uint8)
         step_down = kernel("flow_directions", self.backend)
         flats = step_down(surface, valid, reciprocals, numbers, self._order)
+        if self.fixed is not None:
+            self._take_fixed(window, surface, numbers)
         _, *more = cells
         ends = None
         if self.outlets is not None:
@@ -146,6 +151,7 @@ class Directions(FrontierProblem):
                 numbers[numbers >= LEAVES] = SINK
             # until the end as if water left the grid there
             numbers[ends] = LEAVES
+        if self.fixed is not None or self.outlets is not None:
             flats = int(np.count_nonzero(numbers == SINK))
         hops = np.full(surface.shape, _far(self.dtype_of_hops))
         undrained = np.empty(flats, np.int64)
@@ -157,6 +163,16 @@ class Directions(FrontierProblem):
             away = np.zeros(surface.shape, more[0].dtype)
             away[inside] = more[0]
         return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away, ends)
+
+    def _take_fixed(self, window: Window, surface: Array, numbers: Codes) -> None:
+        """Write the steps along given streams, but those that do not fall: none is a circle."""
+        assert self.fixed is not None
+        y, x, which = self.fixed.within(window)
+        steps = self.fixed.steps[which]
+        dy, dx = np.array([*STEPS, (0, 0)]).T[:, np.minimum(steps, len(STEPS))]
+        falls = surface[y + 1 + dy, x + 1 + dx] < surface[y + 1, x + 1]
+        taken = (falls | (steps >= LEAVES)) & (numbers[y, x] != MISSING)
+        numbers[y[taken], x[taken]] = steps[taken]
 
     @property
     def _stride(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from orograph.arguments.grids import check_same_grid
@@ -9,7 +10,8 @@ from orograph.arguments.sources import SourcesLike
 from orograph.components.table import cell_areas
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.flow_problem import codes_of
-from orograph.flow.outlets import OPEN, parse_outlets
+from orograph.flow.given_streams import STREAMS, parse_streams
+from orograph.flow.outlets import OPEN, leave_at, parse_outlets
 from orograph.flow.routing import FlowOfHeights, Routing, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.split import METHODS
@@ -21,6 +23,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.raster.wrap import wraps_of
+from orograph.tiles.vector.layer import VectorLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,6 +51,8 @@ def flow_accumulation(
     outlets: SourcesLike | None = None,
     sinks: SourcesLike | None = None,
     edges: str | None = None,
+    streams: RasterLike | VectorLike | None = None,
+    burn: float | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the number of cells, or the weight, that drains through each cell of a raster of any
@@ -79,7 +84,7 @@ def flow_accumulation(
         The nodata code among them is always nodata.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
-    connectivity, outlets, sinks, edges
+    connectivity, outlets, sinks, edges, streams, burn
         As for `flow_direction`, with ``method="d8"``.
     **options
 
@@ -138,6 +143,8 @@ def flow_accumulation(
         outlets=outlets,
         sinks=sinks,
         edges=edges,
+        streams=streams,
+        burn=burn,
     )
     if method is not None:
         warn_of_nodata(raster, "direction", offered=True)
@@ -147,6 +154,15 @@ def flow_accumulation(
     ends, marked = parse_outlets(raster, **where, method=method, depressions=depressions)
     given |= {"outlets": ends, "marked": tuple(marked)} if marked or ends else {}
     wraps = wraps_of(raster, spec.wrap)
+    drawn = parse_streams(
+        *(raster, given.pop(STREAMS, None), given.pop("burn", None), connectivity or 8, wraps),
+        partial(leave_at, elevation=raster, outlets=ends, rasters=marked.values(), wraps=wraps),
+        method=method != "d8",
+        depressions=depressions not in (None, "fill"),
+        flats=flats == "gradient",
+    )
+    if drawn.burned is not None:
+        given[STREAMS] = drawn
     code, routing = _source_of_directions(raster, method, codes, given, wraps)
     rasters: tuple[Raster, ...] = (raster,)
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
@@ -183,7 +199,8 @@ def flow_accumulation(
     else:
         flow = Accumulation(code, areas, unit, orientation=orientation)
     problem = flow if routing is None else FlowOfHeights(routing, flow, with_weights)
-    return raster_job(problem, (*rasters, *marked.values()), spec)
+    rasters = (*rasters, *marked.values(), *drawn.rasters)
+    return raster_job(problem, rasters, spec, notes=drawn.notes)
 
 
 def _source_of_directions(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from orograph.arguments.sources import SourcesLike
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions
-from orograph.flow.outlets import OPEN, parse_outlets
+from orograph.flow.given_streams import parse_streams
+from orograph.flow.outlets import OPEN, leave_at, parse_outlets
 from orograph.flow.routing import FlowOfHeights, Routing
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.operations.operation import operation
@@ -17,6 +19,7 @@ from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.raster.wrap import wraps_of
+from orograph.tiles.vector.layer import VectorLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,6 +42,8 @@ def flow_direction(
     outlets: SourcesLike | None = None,
     sinks: SourcesLike | None = None,
     edges: str = OPEN,
+    streams: RasterLike | VectorLike | None = None,
+    burn: float | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Return the flow direction of each cell of a raster of any size.
@@ -80,6 +85,11 @@ def flow_direction(
     edges : {"open", "closed"}
         Whether water also leaves at the edge of the raster and into nodata. ``"closed"`` needs
         ``outlets`` or ``sinks``; ground from which none can be reached stays as it is.
+    streams : raster or vector layer, optional
+        Streams that are known. Lines drawn downstream: water flows along each to its end, whatever
+        the heights, see Notes. Cells of a raster that are not 0 or nodata are only lowered.
+    burn : float, optional
+        By how much streams are lowered before anything else, in the unit of heights: 0 by default.
     **options
 
     Returns
@@ -93,7 +103,8 @@ def flow_direction(
     Raises
     ------
     InputError
-        If an argument is invalid, or the coordinates do not determine the size of cells.
+        If an argument is invalid, the coordinates do not determine the size of cells, or lines of
+        ``streams`` lead in a loop.
     StoreExistsError, BackendError
 
     Notes
@@ -119,6 +130,14 @@ def flow_direction(
     number of steps from the nearest cell below higher ground. No path is a cycle. Any tiling gives
     the same result. Each height is read twice, or three times with gradients. The filled surface is
     kept in memory, or next to the result until that is finished, and so is the breached surface.
+
+    Along lines each cell that a line passes has the step to the next one; where a cell has two,
+    that of the line which stands first in the layer. Its height becomes the least of all cells that
+    lead to it along lines, itself included, minus ``burn``. Then depressions are filled to a
+    surface that falls along lines, and across flats by the spacing of floats: from cells of lines
+    it spills at their ends alone. Lines whose ends lie within the grid and on no other line, and
+    lines that rise by more than ``burn``, are told in a warning and counted in the attributes
+    ``stream_gaps`` and ``stream_rises``. Lines need ``depressions="fill"``.
 
     The angles of D-infinity are those by which `flow_accumulation` splits water with the same
     method. In flats, where water leaves the grid, and where it flows into nodata, the angle is that
@@ -155,6 +174,14 @@ def flow_direction(
     if method != "d8":
         refuse_arguments(f"method={method!r}", connectivity=connectivity != 8)
     ends, marked = parse_outlets(raster, outlets, sinks, edges, method, depressions)
+    wraps = wraps_of(raster, spec.wrap)
+    given = parse_streams(
+        *(raster, streams, burn, connectivity, wraps),
+        partial(leave_at, elevation=raster, outlets=ends, rasters=marked.values(), wraps=wraps),
+        method=method != "d8",
+        depressions=depressions != "fill",
+        flats=flats == "gradient",
+    )
     routing = Routing.on(
         raster,
         depressions=depressions,
@@ -164,12 +191,14 @@ def flow_direction(
         # D-infinity finds its angles from D8 steps in TauDEM's codes.
         codes=codes or "taudem",
         cell_size=cell_size,
-        wraps=wraps_of(raster, spec.wrap),
+        wraps=wraps,
         connectivity=connectivity,
         outlets=ends,
         marked=tuple(marked),
+        streams=given,
     )
     flow: Directions | Angles = routing.directions
     if method == "dinf":
         flow = Angles(raster.nodata, flow.reciprocals, flow.orientation)
-    return raster_job(FlowOfHeights(routing, flow), (raster, *marked.values()), spec)
+    rasters = (raster, *marked.values(), *given.rasters)
+    return raster_job(FlowOfHeights(routing, flow), rasters, spec, notes=given.notes)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 import numpy as np
+import numpy.typing as npt
 
-from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, parse_sources
+from orograph.arguments.places import are_valid, values_at
+from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, is_source, parse_sources
 from orograph.terrain.water import Marks, Outlets
 from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.raster.raster import Raster
 
 OPEN = "open"
@@ -57,3 +62,29 @@ def parse_outlets(
         names = [field.name for field in fields(Sources)]
         joined = Sources(*(np.concatenate([getattr(p, name) for p in points]) for name in names))
     return Outlets(joined, marked, closed), rasters
+
+
+def leave_at(
+    cells: Integers,
+    elevation: Raster,
+    outlets: Outlets | None,
+    rasters: Iterable[Raster],
+    wraps: bool,
+) -> npt.NDArray[np.bool_]:
+    """Return which cells, row-major in the grid, water leaves; ``rasters`` mark some of them."""
+    height, width = elevation.shape
+    where = np.stack(np.divmod(cells, width), axis=1)
+    found = np.zeros(len(cells), np.bool_)
+    if outlets is None or not outlets.closed:
+        for step in NEIGHBOURS:
+            y, x = (where + step).T
+            x = x % width if wraps else x
+            inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+            inside[inside] = are_valid(elevation, np.stack([y, x], axis=1)[inside])
+            found |= ~inside
+    if outlets is not None:
+        if outlets.points is not None:
+            found |= np.isin(cells, outlets.points.rows * width + outlets.points.columns)
+        for marks, raster in zip(outlets.marked, rasters, strict=True):
+            found |= is_source(values_at(raster, where), *marks)
+    return found

@@ -16,8 +16,10 @@ from orograph.flow.angles import Angles
 from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.flow.breach.trenches import Trenches
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
+from orograph.flow.given_streams import BURNED, NO_STREAMS, STREAMS, BurnedStreams, GivenStreams
 from orograph.flow.split import SplitAccumulation
 from orograph.run.problem import on_backend
+from orograph.terrain.epsilon_fill import EpsilonFill
 from orograph.terrain.water import Outlets, WaterLevel
 from orograph.tiles.arguments import check_choice, refuse_arguments, shown
 from orograph.tiles.errors import InputError
@@ -52,6 +54,8 @@ class Routing:
     """Dtype of the elevation."""
     marked: tuple[str, ...] = ()
     """Names of the rasters that mark where water leaves."""
+    burned: BurnedStreams | None = None
+    """Streams that are lowered before anything else."""
 
     @classmethod
     def on(
@@ -68,6 +72,7 @@ class Routing:
         connectivity: int = 8,
         outlets: Outlets | None = None,
         marked: Sequence[str] = (),
+        streams: GivenStreams = NO_STREAMS,
     ) -> Routing:
         """Return how directions are found, with all arguments checked."""
         check_choice("depressions", depressions, DEPRESSIONS)
@@ -92,6 +97,7 @@ class Routing:
             orientation=place.orientation,
             connectivity=check_choice("connectivity", connectivity, (4, 8)),
             outlets=outlets,
+            fixed=streams.fixed,
         )
         if connectivity == 4:
             refuse_arguments("connectivity=4", depressions=depressions == "breach")
@@ -100,46 +106,76 @@ class Routing:
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
         # After trenches are dug, the depressions that no trench within the limits drains are
         # filled.
-        return cls(directions, trenches, depressions != "keep", elevation.dtype, tuple(marked))
+        return cls(
+            *(directions, trenches, depressions != "keep", elevation.dtype, tuple(marked)),
+            streams.burned,
+        )
 
     @property
     def surface(self) -> str:
         """Name of the raster on which directions are found."""
         if self.fill:
             return FILLED
-        return ELEVATION if self.trenches is None else self.trenches.outputs[0].name
+        dug = self.trenches or self.burned
+        return ELEVATION if dug is None else dug.outputs[0].name
 
     @property
     def nodata(self) -> float | int | None:
         """The value of cells without a height on that surface."""
-        # a breached one has NaN there, and may have heights that were nodata
-        return self.directions.nodata if self.trenches is None else np.nan
+        # one that was dug has NaN there, and may have heights that were nodata
+        dug = self.trenches or self.burned
+        return self.directions.nodata if dug is None else np.nan
+
+    def _filling(self, filled: Variable, backend: str) -> EpsilonFill | WaterLevel:
+        """Return the problem that fills depressions."""
+        connectivity, outlets = self.directions.connectivity, self.directions.outlets
+        if self.directions.fixed is not None:
+            # Water that has come to a line leaves it at its end alone. So the surface falls along
+            # lines, and by a hair where it would be level.
+            return EpsilonFill(
+                *(self.directions.shape, self.nodata, np.dtype(filled.dtype), connectivity, 0.0),
+                outlets,
+                (filled,),
+                fixed=self.directions.fixed,
+            )
+        # Depressions spill over the neighbours to which water may flow.
+        level = WaterLevel(
+            *(self.nodata, connectivity, "fill-depressions", (filled,)),
+            nodata_drains=True,
+            backend=backend,
+        )
+        if outlets is None:
+            return level
+        return replace(
+            level,
+            points=outlets.points,
+            marked=outlets.marked,
+            nodata_drains=not outlets.closed,
+        )
 
     def stages(self, backend: str) -> list[Stage]:
         """Return the stages that find directions, the last of which writes them."""
-        stages, made, dtype = [], ELEVATION, self.dtype
+        stages: list[Stage] = []
+        made, dtype = ELEVATION, self.dtype
+        reads: tuple[str, ...]
+        if self.burned is not None:
+            reads = (made,) if self.burned.marks is None else (made, STREAMS)
+            made, dtype = BURNED, self.burned.outputs[0].dtype
+            stages.append(Stage(self.burned, reads, made, between=True))
         if self.trenches is not None:
             (breached,) = self.trenches.outputs
-            stages.append(Stage(self.trenches, (made,), breached.name, between=True))
+            trenches = self.trenches
+            if self.burned is not None:
+                trenches = replace(trenches, nodata=np.nan)
+            stages.append(Stage(trenches, (made,), breached.name, between=True))
             made, dtype = breached.name, breached.dtype
         problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:
             filled = Variable(FILLED, dtype, self.nodata)
-            # Depressions spill over the neighbours to which water may flow.
-            level = WaterLevel(
-                *(self.nodata, self.directions.connectivity, "fill-depressions", (filled,)),
-                nodata_drains=True,
-                backend=backend,
+            stages.append(
+                Stage(self._filling(filled, backend), (made, *self.marked), FILLED, between=True)
             )
-            if (outlets := self.directions.outlets) is not None:
-                level = replace(
-                    level,
-                    points=outlets.points,
-                    marked=outlets.marked,
-                    nodata_drains=not outlets.closed,
-                )
-            stages.append(Stage(level, (made, *self.marked), FILLED, between=True))
-        reads: tuple[str, ...] = (self.surface, *self.marked)
+        reads = (self.surface, *self.marked)
         if problem.gradients:
             # Hops from higher ground need all that directions need.
             fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
@@ -166,7 +202,9 @@ class FlowOfHeights(StagedProblem):
     def inputs(self) -> tuple[str, ...]:
         """Names of the rasters of the run."""
         weights = (WEIGHTS,) if self.weighted else ()
-        return (ELEVATION, *weights, *self.routing.marked)
+        burned = self.routing.burned
+        streams = (STREAMS,) if burned is not None and burned.marks is not None else ()
+        return (ELEVATION, *weights, *self.routing.marked, *streams)
 
     @property
     def name(self) -> str:

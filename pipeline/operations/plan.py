@@ -243,7 +243,10 @@ def _arguments(
         value = found.get(name)
         if value is None and not needed:
             continue
-        if kind.startswith("RasterLike") and not isinstance(value, str):
+        layer = read_layer(value, name) if "VectorLike" in kind else None
+        if layer is not None:
+            found[name] = layer
+        elif kind.startswith("RasterLike") and not isinstance(value, str):
             found[name] = _with_codes(_outline(name, value, outline), name, given)
         elif kind.startswith(("SourcesLike", "PointsLike")):
             found |= _points(name, value, found, outline)

@@ -14,6 +14,7 @@ from orograph.arguments.cells import refuse_cell, refuse_inexact
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.problem import FrontierProblem
 from orograph.engines.frontier.protocol import Request, Visit
+from orograph.kernels.flow.codes import STEPS, Codes
 from orograph.kernels.relax.border import (
     facing,
     halo_strips,
@@ -26,7 +27,7 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.epsilon_fill import first_level
 from orograph.run.problem import Bytes, CellCounts, bytes_written
 from orograph.terrain.water import Outlets
-from orograph.tiles.arrays import Array
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -35,6 +36,28 @@ from orograph.tiles.store.create import Variable
 
 FIRST_WIDTH = 16.0
 """Width of the first buckets, in the unit of heights."""
+FREE = np.uint8(len(STEPS))
+"""Mark of the cells whose water takes any step."""
+
+
+@dataclass(frozen=True)
+class FixedSteps:
+    """Steps that water takes from some cells, whatever the heights."""
+
+    cells: Integers
+    """Cells, row-major in the grid, ascending."""
+    steps: Codes
+    """Number of the step of each, as `orograph.kernels.flow.codes` has them; `FREE`: any."""
+    width: int
+    """Number of columns of the grid."""
+
+    def within(self, window: Window) -> tuple[Integers, Integers, Integers]:
+        """Return rows and columns in a window, and indices, of the cells that lie in it."""
+        ends = np.array([window.y, window.y + window.height]) * self.width
+        first, last = np.searchsorted(self.cells, ends).tolist()
+        y, x = np.divmod(self.cells[first:last], self.width)
+        inside = (x >= window.x) & (x < window.x + window.width)
+        return y[inside] - window.y, x[inside] - window.x, first + np.flatnonzero(inside)
 
 
 @dataclass(slots=True)
@@ -49,6 +72,8 @@ class State:
     ends: npt.NDArray[np.bool_]
     """Mask of the cells where water may leave, and of those without a height."""
     waiting: npt.NDArray[np.bool_]
+    fixed: Codes
+    """Steps that water takes, `FREE` where it takes any; of no cells where there are none."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,8 @@ class EpsilonFill(FrontierProblem):
     """Cells where water leaves; None: those at the edge of the grid and beside nodata."""
     outputs: tuple[Variable, ...]
     """Rasters of the result: ``filled``, ``depth``."""
+    fixed: FixedSteps | None = None
+    """Steps that water takes; only by these it leaves a cell that has one."""
     backend: str = "numba"
 
     def bytes(self, cells: CellCounts) -> Bytes:
@@ -84,7 +111,8 @@ class EpsilonFill(FrontierProblem):
         filled = np.full((3, 3), np.inf, self.dtype)
         ends = np.zeros((1, 1), np.bool_)
         flood = kernel("epsilon_fill", "numba")
-        flood(filled, filled[1:2, 1:2].copy(), np.zeros((3, 3), np.bool_), 0.0, 8, math.inf)
+        heights, waiting = filled[1:2, 1:2].copy(), np.zeros((3, 3), np.bool_)
+        flood(filled, heights, waiting, np.empty((0, 0), np.uint8), 0.0, 8, math.inf)
         first_level(filled, ends, 8)
 
     def bucket_width(self, tile: int) -> BucketWidth:
@@ -103,26 +131,35 @@ class EpsilonFill(FrontierProblem):
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """Return the initial state of a tile: the cells where water may leave have their height."""
-        given, *marked = cells
+        elevation, *marked = cells
         window = place.window
-        there = valid_cells(given, self.nodata)
-        heights = np.where(there, given, np.nan).astype(self.dtype)[window.within(frame)]
+        there = valid_cells(elevation, self.nodata)
+        heights = np.where(there, elevation, np.nan).astype(self.dtype)[window.within(frame)]
         # Beyond the grid there are no heights either.
         ring = np.zeros((window.height + 2, window.width + 2), np.bool_)
         y, x = frame.y - window.y + 1, frame.x - window.x + 1
         ring[y : y + frame.height, x : x + frame.width] = there
         valid = inner_of(ring, 1)
-        if self.outlets is not None:
-            ends = self.outlets.within(window, frame, marked)
-        else:
-            ends = np.zeros(window.shape, np.bool_)
+        ends, fixed = np.zeros(window.shape, np.bool_), np.empty((0, 0), np.uint8)
+        if self.outlets is None or not self.outlets.closed:
             for dy, dx in NEIGHBOURS[: self.connectivity]:
-                rows = slice(1 + dy, 1 + dy + window.height)
-                ends |= ~ring[rows, 1 + dx : 1 + dx + window.width]
+                beside = slice(1 + dy, 1 + dy + window.height)
+                ends |= ~ring[beside, 1 + dx : 1 + dx + window.width]
+        if self.fixed is not None:
+            rows, columns, which = self.fixed.within(window)
+            fixed = np.full(window.shape, FREE)
+            # Cells with a step off the grid lie at its edge, where water leaves anyway.
+            fixed[rows, columns] = np.minimum(self.fixed.steps[which], FREE)
+            ends &= fixed == FREE
+        if self.outlets is not None:
+            given = self.outlets.within(window, frame, marked)
+            ends |= given
+            if fixed.size:
+                fixed[given] = FREE
         filled = np.full(ring.shape, np.inf, self.dtype)
         ends &= valid
         inner_of(filled, 1)[ends] = heights[ends]
-        return State(window, filled, heights, ends | ~valid, filled < np.inf)
+        return State(window, filled, heights, ends | ~valid, filled < np.inf, fixed)
 
     def visit(self, state: State, request: Request, bound: float) -> Visit:
         """Read the neighbours' borders, go on up to ``bound``, and return what changed."""
@@ -134,7 +171,8 @@ class EpsilonFill(FrontierProblem):
             for waiting, strip in zip(halo_strips(state.waiting, 1), strips, strict=True):
                 waiting[...] = strip < np.inf
         pending, settled = kernel("epsilon_fill", self.backend)(
-            filled, state.heights, state.waiting, self.step, self.connectivity, bound
+            *(filled, state.heights, state.waiting, state.fixed),
+            *(self.step, self.connectivity, bound),
         )
         # Copies, since the tile's heights go on falling in later visits.
         own = [part.copy() for part in facing(inner, 1)]

@@ -16,6 +16,9 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.vector.layer import Geometries, VectorLayer
 
+CORNER = 1e-6
+"""Length in cells below which a line that passes a cell passes its corner."""
+
 
 class Spans(NamedTuple):
     """Runs of cells, from ``start`` up to ``stop`` of a row, with the index of their geometry."""
@@ -178,35 +181,93 @@ def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
     near, of = simple_parts(clip_by_rect(lines, -1, -1, shape[1] + 1, shape[0] + 1))
     near, of = near[~is_empty(near)], of[~is_empty(near)]
     points, line = get_coordinates(near, return_index=True)
-    same = line[1:] == line[:-1]
-    start, end = points[:-1][same], points[1:][same]
-    segment, share = _crossings(start, end)
-    # Between two crossings a segment stays in one cell, which is that of the point halfway.
-    middle = (share[1:] + share[:-1]) / 2
-    within = segment[1:] == segment[:-1]
-    segment, middle = segment[1:][within], middle[within, None]
-    at = start[segment] * (1 - middle) + end[segment] * middle
-    column, row = _floor(at[:, 0], shape[1]), _floor(at[:, 1], shape[0])
-    own = line[:-1][same][segment]
-    # Where a line passes through the corner of cells, consecutive cells meet at that corner only.
-    # The cell in the row of the first and the column of the second joins them by edges.
-    corner = (own[1:] == own[:-1]) & (column[1:] != column[:-1]) & (row[1:] != row[:-1])
-    column = np.concatenate([column, column[1:][corner]])
-    row = np.concatenate([row, row[:-1][corner]])
-    own = np.concatenate([own, own[1:][corner]])
+    at, own = _passed(points, line, shape)
+    column, row, own = join_corners(_floor(at[:, 0], shape[1]), _floor(at[:, 1], shape[0]), own)
     return _cells(column, row, number[of[own]], shape)
 
 
-def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
-    """Return the fractions of each segment at which it crosses cell boundaries, with both ends."""
+def chains(
+    lines: Geometries, place: Georeference, shape: tuple[int, int], wraps: bool, name: str
+) -> tuple[Indices, Indices, Indices, Indices]:
+    """Return the cells that lines pass, in their order: column, row and number of the chain.
+
+    And the index of the line of each chain. Consecutive cells of a chain share an edge or a corner.
+    Beyond the grid columns and rows are -1 or their number. On a grid that ``wraps``, columns go
+    around; on another of degrees what comes back from beyond an edge is a chain of its own.
+    """
+    from shapely import bounds, get_coordinates, transform
+
+    in_cells = transform(lines, lambda points: cell_space(points, place, name))
+    of = np.arange(len(lines))
+    if not wraps:
+        in_cells, of = _turned(in_cells, place, shape)
+    points, line = get_coordinates(in_cells, return_index=True)
+    if wraps:
+        points[:, 0] -= (np.floor(bounds(in_cells)[:, 0] / shape[1]) * shape[1])[line]
+    # At a corner a third cell is passed only by rounding.
+    at, own = _passed(points, line, (shape[0], 2 * shape[1]) if wraps else shape, CORNER)
+    # The cell of the last point too, which on a border is that of another line that begins there.
+    last = np.flatnonzero(np.append(line[1:] != line[:-1], True))
+    at = np.concatenate([at, points[last]])
+    order = np.argsort(np.concatenate([own, line[last]]), kind="stable")
+    at, own = at[order], np.concatenate([own, line[last]])[order]
+    row = _floor(at[:, 1], shape[0])
+    if wraps:
+        column = np.floor(at[:, 0]).astype(np.int64) % shape[1]
+    else:
+        column = _floor(at[:, 0], shape[1])
+    new = np.ones(len(own), np.bool_)
+    new[1:] = (own[1:] != own[:-1]) | (column[1:] != column[:-1]) | (row[1:] != row[:-1])
+    return column[new], row[new], own[new], of
+
+
+def join_corners(column: Indices, row: Indices, own: Indices) -> tuple[Indices, Indices, Indices]:
+    """Insert a cell where consecutive cells of a line meet at a corner only.
+
+    That in the row of the first and the column of the second joins them by edges.
+    """
+    after = np.flatnonzero(
+        (own[1:] == own[:-1]) & (column[1:] != column[:-1]) & (row[1:] != row[:-1])
+    )
+    return (
+        np.insert(column, after + 1, column[after + 1]),
+        np.insert(row, after + 1, row[after]),
+        np.insert(own, after + 1, own[after]),
+    )
+
+
+def _passed(
+    points: Reals, line: Indices, shape: tuple[int, int], least: float = 0
+) -> tuple[Reals, Indices]:
+    """Return a point in each cell that lines pass, in their order, and the line of each.
+
+    What is shorter than ``least``, in cells, is left out.
+    """
+    same = line[1:] == line[:-1]
+    start, end = points[:-1][same], points[1:][same]
+    segment, share = _crossings(start, end, shape)
+    # Between two crossings a segment stays in one cell, which is that of the point halfway.
+    middle = (share[1:] + share[:-1]) / 2
+    size = np.diff(share) * abs(end - start).max(axis=1)[segment[1:]]
+    within = (segment[1:] == segment[:-1]) & (size >= least)
+    segment, middle = segment[1:][within], middle[within, None]
+    return start[segment] * (1 - middle) + end[segment] * middle, line[:-1][same][segment]
+
+
+def _crossings(start: Reals, end: Reals, shape: tuple[int, int]) -> tuple[Indices, Reals]:
+    """Return the fractions of each segment at which it crosses cell boundaries, with both ends.
+
+    Those in the grid, and its edges.
+    """
     segments = np.arange(len(start))
     number, share = [segments, segments], [np.zeros(len(start)), np.ones(len(start))]
     for axis in (0, 1):
         low = np.minimum(start[:, axis], end[:, axis])
         high = np.maximum(start[:, axis], end[:, axis])
         # Boundaries of cells are at whole numbers; those strictly between the two ends are crossed.
-        first = np.floor(low) + 1
-        of, line = _runs(first, np.maximum(np.ceil(high) - first, 0))
+        first = np.maximum(np.floor(low) + 1, 0)
+        last = np.minimum(np.ceil(high), shape[1 - axis] + 1)
+        of, line = _runs(first, np.maximum(last - first, 0))
         number.append(of)
         share.append((line - start[of, axis]) / (end[of, axis] - start[of, axis]))
     every, shares = np.concatenate(number), np.concatenate(share)

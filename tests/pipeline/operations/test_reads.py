@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 from dask import delayed
 from distributed import Client, LocalCluster
+from shapely import LineString
 
 import orograph as og
 from orograph.operations.operation import Operation
@@ -40,6 +41,7 @@ RASTERS = {
     "amounts": og.flow_accumulation(DIRECTIONS, codes="taudem")["accumulation"].values,
 }
 HERE = [(10, 10)]
+LINE = LineString([(10, 10), (90, 60), (90, 127.9)])
 LOW = [tuple(np.argwhere(RASTERS["low"])[0, ::-1].tolist())]
 
 Get = Callable[[str], Any]
@@ -78,6 +80,14 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
     "peaks": (lambda r, **o: og.peaks(r("heights"), **o), {}),
     "depressions": (lambda r, **o: og.depressions(r("heights"), **o), {"heights": 2}),
     "flow_direction": (lambda r, **o: og.flow_direction(r("heights"), **o), {"heights": 2}),
+    "flow_direction along lines": (
+        lambda r, **o: og.flow_direction(r("heights"), streams=LINE, burn=99, **o),
+        {"heights": 2},
+    ),
+    "flow_direction with lowered cells": (
+        lambda r, **o: og.flow_direction(r("heights"), streams=r("zones"), burn=1, **o),
+        {},
+    ),
     "flow_direction of pits": (
         lambda r, **o: og.flow_direction(r("heights"), depressions="keep", **o),
         {},

@@ -27,7 +27,7 @@ def test_any_tiling_gives_the_surface_of_plain_loops(case: Case, length: int, de
     how = {"max_length": length, "max_depth": depth, "nodata": case.nodata, **case.cut}
     heights = case.elevation[case.valid]
     if heights.dtype.kind != "f" and (abs(heights.astype(float)) > 2**53).any():
-        with pytest.raises(og.InputError, match=r"elevation: -?\d+ in row"):
+        with pytest.raises(og.InputError, match=r"elevation: -?\d+ at row"):
             og.breach_depressions(case.elevation, **how)
         return
     found = og.breach_depressions(case.elevation, **how)["breached"]

@@ -83,12 +83,12 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
 }
-html_sidebars = {"index": [], "api": []}
+html_sidebars = {"index": []}
 
 # The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
 PARTS = (
-    *("install", "guides/index", "gallery/index", "api", "how", "performance", "glossary"),
-    *("reproduction", "scaling", "project"),
+    *("install", "guides/index", "gallery/index", "api", "how", "performance"),
+    *("glossary", "reproduction", "scaling", "project"),
 )
 
 

@@ -114,3 +114,18 @@ def test_parameters_stand_under_headings_with_the_options_of_the_run_folded(site
     assert headings[:4] == ["Parameters", "Sources", "Steps", "Other Parameters"]
     folded = text.partition("<details><summary>Options of the run</summary>")[2]
     assert "<strong>tile</strong>" in folded.partition("</details>")[0]
+
+
+def test_the_reference_links_each_public_name_and_leads_to_all_of_them(site: Path) -> None:
+    links = Page(site / "api.html").links
+    for name in orograph.__all__:
+        assert f"generated/orograph.{name}.html#orograph.{name}" in links, name
+        assert f"generated/orograph.{name}.html" in links, f"{name} is not in the navigation"
+
+
+def test_no_page_shows_markup(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        if "_static" not in path.parts:
+            text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
+            shown = re.findall(r":(?:py:)?(?:obj|class|doc|ref):|\{eval-rst\}", text)
+            assert not shown, f"{path.relative_to(site)}: {shown}"

@@ -1,4 +1,4 @@
-"""Lists of public names on the page of the API, each with its page: ``{names} flow drainage``.
+"""Lists of public names on the page of the API, each with its page: ``.. names:: flow drainage``.
 
 The names are those that ``orograph/__init__.pyi`` takes from some folders or modules.
 """
@@ -18,7 +18,7 @@ from sphinx.ext.autosummary import Autosummary
 
 import orograph
 
-LIST = re.compile(r"^```\{names\} (.+)$", re.MULTILINE)
+LIST = re.compile(r"^\.\. names:: (.+)$", re.MULTILINE)
 EXPORT = re.compile(r"^from \.(\S+) import \w+ as (\w+)$", re.MULTILINE)
 
 
@@ -33,7 +33,10 @@ def names_in(folders: str) -> list[str]:
 
 
 class Names(Autosummary):
-    """The names of some folders, with the first lines of their docstrings."""
+    """The names of some folders, with the first lines of their docstrings.
+
+    In Markdown only inside ``{eval-rst}``: Autosummary writes its table in reStructuredText.
+    """
 
     required_arguments = 1
     final_argument_whitespace = True

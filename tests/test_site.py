@@ -129,3 +129,35 @@ def test_no_page_shows_markup(site: Path) -> None:
             text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
             shown = re.findall(r":(?:py:)?(?:obj|class|doc|ref):|\{eval-rst\}", text)
             assert not shown, f"{path.relative_to(site)}: {shown}"
+
+
+PRINTING = """# Page
+
+```python
+import os
+print("one")
+open("file.txt", "w").close()
+```
+
+```python
+silent = 1
+```
+
+```python
+print(os.path.abspath("file.txt"))
+```
+"""
+
+
+def test_pages_show_what_their_blocks_print(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'docs/extensions')!r})\n"
+        "extensions = ['myst_parser', 'run_pages']\nexclude_patterns = ['out']\n"
+    )
+    (tmp_path / "index.md").write_text(PRINTING)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "text", str(tmp_path), "out"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+    blocks = (tmp_path / "out/index.txt").read_text(encoding="utf-8").split("\n\n")
+    assert [block.strip() for block in blocks[2:]] == [
+        *("one", "silent = 1", 'print(os.path.abspath("file.txt"))', "file.txt"),
+    ]

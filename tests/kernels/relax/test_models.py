@@ -99,4 +99,4 @@ def test_a_tile_takes_no_raster_that_its_model_does_not_know() -> None:
 
 def test_the_page_shows_the_table() -> None:
     page = (ROOT / "docs/cost_models.md").read_text()
-    assert model_table() in page, "put the output of the page's first block in its table's place"
+    assert model_table() in page, "put the new table in its place"

@@ -21,6 +21,7 @@ from orograph.cli.commands import command_named
 from orograph.cli.parser import (
     Parser,
     add_completion,
+    add_descriptions,
     add_examples,
     add_storage_option,
     storage_options_in,
@@ -111,6 +112,7 @@ def _parser(name: str = "") -> argparse.ArgumentParser:
     else:
         command.add(commands, _run)
     add_storage_option(parser)
+    add_descriptions(parser)
     add_examples(parser)
     return parser
 

@@ -50,7 +50,7 @@ class Command:
     own_name: str = ""
     """Name of the command, if it differs from the operation's name."""
     about: str = ""
-    """Help text of the command; by default the first line of the operation's docstring."""
+    """Help text of the command; by default the first sentence of the operation's docstring."""
     subject: str = "store or raster file"
     """Help text of the first argument: the kinds of input that it may be."""
     first: str = ""
@@ -115,8 +115,8 @@ class Command:
     def add(self, commands: Subcommands, run: Callable[..., Any]) -> None:
         """Add the command to a parser; ``run`` is called to run the operation."""
         documented = entries_of(self.operation)
-        about = cleandoc(self.operation.__doc__ or "").split("\n", 1)[0]
-        about = self.about or about.removeprefix("Return ").removesuffix(".").replace("`", "")
+        about = " ".join(cleandoc(self.operation.__doc__ or "").partition("\n\n")[0].split())
+        about = self.about or first_sentence(about).removeprefix("Return ")
         parser = commands.add_parser(self.name, aliases=list(self.aliases), help=about)
         first, *others = self.parameters
         name = self.first or first.name

@@ -209,6 +209,16 @@ def add_examples(parser: argparse.ArgumentParser) -> None:
             command.epilog = f"example: {parser.prog} {name} {EXAMPLES[name]}"
 
 
+def add_descriptions(parser: argparse.ArgumentParser) -> None:
+    """Begin the help of each command with what the list of commands says of it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for listed in action._choices_actions:
+                below, text = action.choices[listed.dest], listed.help or ""
+                below.description = f"{text[:1].upper()}{text[1:]}."
+                add_descriptions(below)
+
+
 def add_completion(commands: Subcommands, parser: argparse.ArgumentParser) -> None:
     """Add the command ``completion``, which prints a script for a shell, to the parser."""
     added = commands.add_parser("completion", help="a script that completes command lines")

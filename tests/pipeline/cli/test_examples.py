@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -33,6 +34,13 @@ def test_the_help_of_a_command_ends_with_an_example_that_it_understands(
     words = shlex.split(example)
     assert words[: len(name.split())] == name.split()
     assert callable(_parser().parse_args(words).command)
+
+
+def test_the_help_of_a_command_begins_with_a_whole_sentence() -> None:
+    for name, parser in subcommands(_parser()):
+        assert re.fullmatch(r"[A-Z].*[^ .]\.", parser.description or ""), name
+    flood = dict(subcommands(_parser()))["flood"].description or ""
+    assert flood.endswith("reaches each cell of a raster of any size.")
 
 
 @pytest.mark.parametrize("command", SPECIAL, ids=lambda command: command.name)

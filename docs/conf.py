@@ -27,6 +27,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "commands",
     "name_links",
     "names",
     "operations",
@@ -88,7 +89,7 @@ html_sidebars = {"index": []}
 
 # The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
 PARTS = (
-    *("install", "guides/index", "gallery/index", "api", "how", "performance"),
+    *("install", "guides/index", "gallery/index", "api", "commands", "how", "performance"),
     *("glossary", "reproduction", "scaling", "project"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -14,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import orograph
+from orograph.cli.main import _parser
+from orograph.cli.parser import subcommands
 
 ROOT = Path(__file__).resolve().parents[1]
 # What takes minutes, the pages' and the gallery's code, other tests run; `make site` does it all.

@@ -76,6 +76,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
+    "github_url": "https://github.com/orograph/orograph",
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "show_toc_level": 2,
@@ -95,8 +96,9 @@ PARTS = (
 
 
 def add_parts(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the table of contents to the first page."""
+    """Add the table of contents to the first page, and link the gallery instead of its scripts."""
     if page == "index":
+        source[0] = source[0].replace("(../examples/gallery)", "(gallery/index.rst)")
         source[0] += "\n".join(["\n```{toctree}", ":hidden:", "", *PARTS, "```\n"])
 
 

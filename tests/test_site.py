@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built of a copy of the tree without what an earlier build has left in it."""
     folder = tmp_path_factory.mktemp("site")
     tracked = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "docs", "examples", "*.md"],
+        ["git", "ls-files", "-co", "--exclude-standard", "docs", "examples", "*.md", "*.cff"],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -132,6 +132,49 @@ def test_no_page_shows_markup(site: Path) -> None:
             text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
             shown = re.findall(r":(?:py:)?(?:obj|class|doc|ref):|\{eval-rst\}", text)
             assert not shown, f"{path.relative_to(site)}: {shown}"
+
+
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_guides_and_gallery_link_the_functions_that_they_use_and_are_linked_from_them(
+    site: Path,
+) -> None:
+    for folder, scripts in ("guides", "docs/guides/*.md"), ("gallery", "examples/gallery/*.py"):
+        for script in ROOT.glob(scripts):
+            page = f"{folder}/{script.stem}.html"
+            links = {link.partition("#")[0] for link in Page(site / page).links}
+            text = script.read_text(encoding="utf-8")
+            code = "".join(PYTHON.findall(text)) if script.suffix == ".md" else text
+            for name in orograph.__all__:
+                reference = f"generated/orograph.{name}.html"
+                if re.search(rf"\bog\.{name}\b", text):
+                    assert f"../{reference}" in links, f"{page} does not link {name}"
+                if re.search(rf"\bog\.{name}\b", code):
+                    assert f"../{page}" in Page(site / reference).links, f"{name}: {page}"
+
+
+def test_the_first_mention_in_a_text_is_a_link(site: Path) -> None:
+    text = (site / "guides/flow.html").read_text(encoding="utf-8")
+    mention = r'(<a class="reference internal"[^>]*>)?<code[^>]*><span class="pre">og\.streams<'
+    links = re.findall(mention, text)
+    assert [bool(link) for link in links] == [True, False]
+
+
+def test_the_page_of_commands_shows_the_help_of_each(site: Path) -> None:
+    text = html.unescape((site / "commands.html").read_text(encoding="utf-8"))
+    for name, command in subcommands(_parser()):
+        assert f'id="{re.sub("[ _]", "-", name)}"' in text
+        assert f"usage: orograph {name} [-h]" in text
+        for action in command._actions:
+            assert all(option in text for option in action.option_strings)
+
+
+def test_the_start_page_links_gallery_repository_issues_and_citation(site: Path) -> None:
+    links = Page(site / "index.html").links
+    repository = "https://github.com/orograph/orograph"
+    wanted = ("gallery/index.html", "commands.html", "citing.html", f"{repository}/issues")
+    assert not {*wanted, repository} - set(links)
 
 
 PRINTING = """# Page

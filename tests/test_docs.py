@@ -66,13 +66,23 @@ def code_of(page: Path) -> str:
     return "\n".join(program).rstrip() + "\n"
 
 
+# xarray titles a picture by the scalar coordinates of what it draws.
+CHECK_TITLES = """
+import matplotlib.pyplot
+
+for number in matplotlib.pyplot.get_fignums():
+    for place in matplotlib.pyplot.figure(number).axes:
+        assert " = " not in place.get_title(), f"set a title in place of {place.get_title()!r}"
+"""
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if shows_python(p)], ids=page_id)
 def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
     if "cuda_on_cpu" in code_of(page) and find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
     # As in a session: clusters start without a guard for `__main__`, later blocks see the
     # names of earlier ones, and whatever is left running ends with the process.
-    run_program(code_of(page), page, tmp_path)
+    run_program(code_of(page) + CHECK_TITLES, page, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

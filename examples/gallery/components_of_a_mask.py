@@ -23,9 +23,7 @@ land = og.connected_components(elevation > 600, tile=64, outputs=outputs)
 sizes = land["component_size"].values
 print(f"{len(sizes)} parts; the largest has {sizes.max()} of {sizes.sum()} cells")
 
-figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
-colours = land["labels"].where(land["labels"] > 0) * 0.6180339887 % 1
-colours.plot(ax=axes, cmap="hsv", add_colorbar=False)
+axes = og.plot(land)
 axes.set_title("Parts above 600 m")
 
 # %%

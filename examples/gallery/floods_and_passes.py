@@ -77,7 +77,7 @@ og.plot(passes, ax=left)
 left.set_title("Places, the passes between each two of them, and paths over these")
 shown = right.imshow(passes["elevation"], cmap="gist_earth")
 figure.colorbar(shown, ax=right, label="m")
-right.set_title("How high the passes are")
+right.set(title="How high the passes are", xticks=range(4), yticks=range(4))
 
 flood = og.flood_level(elevation, valleys[:1])["level"]
 reached = flood.sel(x=passes["target_x"], y=passes["target_y"], method="nearest")

@@ -7,8 +7,7 @@ of gauges as polygons, and the ground that a stream floods first.
 """
 
 import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.colors import LightSource
+from matplotlib.colors import LightSource, LogNorm
 
 import orograph as og
 from orograph.cli.demo import jacksboro_fault
@@ -95,5 +94,6 @@ axes.set_title("Ground that streams flood first")
 figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for place, method in zip(axes, ("d8", "dinf", "mfd"), strict=True):
     sums = og.flow_accumulation(elevation, method=method)["accumulation"][100:180, 100:200]
-    place.imshow(np.log10(sums), cmap="Blues", vmin=0, vmax=3.5)
+    shown = place.imshow(sums, cmap="Blues", norm=LogNorm(1, 3000))
     place.set(title=method, xticks=[], yticks=[])
+figure.colorbar(shown, ax=axes, label="cells upstream")

@@ -21,7 +21,7 @@ from programs import run_program
 
 import orograph
 from orograph.cli.main import _parser
-from orograph.operations.operation import GROUPS
+from orograph.operations.operation import GROUPS, public_operations
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
@@ -146,6 +146,21 @@ def test_the_glossary_says_what_each_public_thing_stands_for() -> None:
         thing = getattr(orograph, name)
         if not (inspect.isclass(thing) and issubclass(thing, Exception)):
             assert f"`og.{name}`" in text, f"og.{name} has no place in the glossary"
+
+
+def test_the_guide_to_gpus_says_of_each_operation_where_it_runs() -> None:
+    text = (ROOT / "docs/guides/gpus.md").read_text(encoding="utf-8")
+    for name, operation in public_operations().items():
+        if operation.takes_raster:
+            assert re.search(rf"^\|.*`{name}`.*\|$", text, re.MULTILINE), name
+
+
+def test_the_counterparts_of_other_programs_are_listed_once() -> None:
+    text = (ROOT / "docs/guides/coming_from.md").read_text(encoding="utf-8")
+    named = [cell.strip() for cell in re.findall(r"^\|([^|]*)\|", text, re.MULTILINE)]
+    entries = [name for name in named if not set(name) <= set("-") and name != "function"]
+    assert len(entries) > 50
+    assert sorted(set(entries)) == sorted(entries)
 
 
 def test_the_guide_to_operating_names_each_error() -> None:

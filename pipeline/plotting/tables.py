@@ -32,7 +32,8 @@ class Marks(NamedTuple):
     label: str
 
 
-# by a column that only this table has: its title, and what is marked
+# by a column that only this table has: its title, and what is marked; the first kind counts where a
+# place is of several, as targets that are the points and the pass from a point to itself
 _TABLES: dict[str, tuple[str, tuple[Marks, ...]]] = {
     "prominence": (
         "peaks and their key cols",
@@ -45,8 +46,8 @@ _TABLES: dict[str, tuple[str, tuple[Marks, ...]]] = {
     "pass_x": (
         "passes between points",
         (
-            Marks("target_", "s", "#2b8cbe", "target"),
             Marks("point_", "o", "#ffffff", "point"),
+            Marks("target_", "s", "#2b8cbe", "target"),
             Marks("pass_", "D", "#ffd23f", "pass"),
         ),
     ),
@@ -92,8 +93,13 @@ def read_marks(
     if "path_cells" in table:
         stops = np.cumsum(table["path_cells"].values)[:-1]
         paths = np.split(np.stack([table["path_x"].values, table["path_y"].values], axis=1), stops)
-    marks = [
-        (kind, np.stack([table[f"{kind.prefix}{axis}"].values.ravel() for axis in "xy"], axis=1))
-        for kind in kinds
-    ]
+    marks = []
+    marked: set[tuple[float, ...]] = set()
+    for kind in kinds:
+        columns = (table[f"{kind.prefix}{axis}"].values.ravel() for axis in "xy")
+        places = np.stack(list(columns), axis=1)
+        new = [place not in marked for place in map(tuple, places.tolist())]
+        if any(new) or not marked:
+            marks.append((kind, places[new]))
+        marked.update(map(tuple, places.tolist()))
     return title, paths, marks

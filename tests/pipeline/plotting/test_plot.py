@@ -119,6 +119,14 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 
 
+def test_points_that_are_their_own_targets_are_marked_once() -> None:
+    axes = og.plot(og.pass_elevation(np.array([[0.0, 5, 0]]), [(0, 0), (2, 0)]))
+    drawn = {str(line.get_label()): line.get_xydata() for line in axes.lines}
+    assert drawn.keys() == {"point", "pass"}
+    assert np.unique(drawn["point"], axis=0).tolist() == [[0, 0], [2, 0]]
+    assert np.unique(drawn["pass"], axis=0).tolist() == [[1, 0]]
+
+
 def texts(axes: Any) -> list[str]:
     found = axes.figure.findobj(matplotlib.text.Text)
     return [text.get_text() for text in found]

@@ -45,6 +45,9 @@ from orograph.kernels.forest.order_keys import order_keys
 from orograph.tiles.arrays import Array, Integers
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
+# Strides of the loops over neighbours, constants so that LLVM unrolls these. For literal ints Numba
+# would compile the functions called with them once for each value.
+_EIGHT, _FOUR = np.int64(1), np.int64(2)
 
 
 def comparable(heights: Array) -> Array:
@@ -126,17 +129,27 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array, st
     first = 0
     for n in range(count):
         i = undrained[n]
-        for k in range(0, 8, stride):
-            j = i + _ROWS[k] * (width + 2) + _COLUMNS[k]
-            if flat_hops[j] == 0 and heights[j] == heights[i]:
-                flat_hops[i] = 1
-                # Exchanged with the first of the others, so the list begins with those that have
-                # hops.
-                undrained[n] = undrained[first]
-                undrained[first] = i
-                first += 1
-                break
+        if stride == 1:
+            drains = _drains_into_neighbour(heights, flat_hops, i, width + 2, _EIGHT)
+        else:
+            drains = _drains_into_neighbour(heights, flat_hops, i, width + 2, _FOUR)
+        if drains:
+            flat_hops[i] = 1
+            # Exchanged with the first of the others, so the list begins with those that have hops.
+            undrained[n] = undrained[first]
+            undrained[first] = i
+            first += 1
     return first
+
+
+@compiled(inline=True)
+def _drains_into_neighbour(heights, hops, i, width, stride):
+    """Return whether a neighbour of the same height drains by itself."""
+    for k in range(0, 8, stride):
+        j = i + _ROWS[k] * width + _COLUMNS[k]
+        if hops[j] == 0 and heights[j] == heights[i]:
+            return True
+    return False
 
 
 @compiled
@@ -159,24 +172,37 @@ def start_away(
             cell = (y + 1) * (width + 2) + x + 1
             hops[y + 1, x + 1] = far
             undrained[count] = cell
-            for k in range(0, 8, stride):
-                i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
-                if valid[i, j] and surface[i, j] > surface[y + 1, x + 1]:
-                    hops[y + 1, x + 1] = 1
-                    # As in `start_hops`: those that have hops come first.
-                    undrained[count] = undrained[first]
-                    undrained[first] = cell
-                    first += 1
-                    break
+            if stride == 1:
+                below = _lies_below_neighbour(surface, valid, y + 1, x + 1, _EIGHT)
+            else:
+                below = _lies_below_neighbour(surface, valid, y + 1, x + 1, _FOUR)
+            if below:
+                hops[y + 1, x + 1] = 1
+                # As in `start_hops`: those that have hops come first.
+                undrained[count] = undrained[first]
+                undrained[first] = cell
+                first += 1
             count += 1
     return first
 
 
-@compiled
+@compiled(inline=True)
+def _lies_below_neighbour(surface, valid, y, x, stride):
+    """Return whether a neighbour is higher."""
+    for k in range(0, 8, stride):
+        i, j = y + _ROWS[k], x + _COLUMNS[k]
+        if valid[i, j] and surface[i, j] > surface[y, x]:
+            return True
+    return False
+
+
+@compiled(inline=True)
 def _spread_from(heights, hops, i, height, width, queue, end, stride):
     """Carry the hops of a cell to its neighbours of the same height; append these to the queue."""
+    row = i // width
+    column = i - row * width
     for k in range(0, 8, stride):
-        y, x = i // width + _ROWS[k], i % width + _COLUMNS[k]
+        y, x = row + _ROWS[k], column + _COLUMNS[k]
         if 0 < y < height - 1 and 0 < x < width - 1:
             j = y * width + x
             if hops[j] > hops[i] + 1 and heights[j] == heights[i]:
@@ -189,10 +215,11 @@ def _spread_from(heights, hops, i, height, width, queue, end, stride):
 @compiled
 def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array, stride: int) -> int:
     """Carry hops from cells of the halo, the least first; return how many cells they improve."""
-    heights, flat, end = surface.reshape(-1), hops.reshape(-1), 0
+    heights, flat = surface.reshape(-1), hops.reshape(-1)
+    end: Any = np.int64(0)
     for i in arrived:
         end = _spread_from(heights, flat, i, hops.shape[0], hops.shape[1], queue, end, stride)
-    return end
+    return int(end)
 
 
 @compiled
@@ -225,7 +252,8 @@ def spread_hops(
     """
     height, width = hops.shape
     flat, heights = hops.reshape(-1), surface.reshape(-1)
-    first, start, end, settled = 0, 0, 0, 0
+    first, start, settled = 0, 0, 0
+    end: Any = np.int64(0)
     while first < seeds.size or start < end:
         # Both lists ascend, the queue because it grows by one hop at a time: the lesser of their
         # first entries is the least of all, as in Dijkstra's algorithm, without a heap.
@@ -244,7 +272,10 @@ def spread_hops(
                 break
             start += 1
         settled += 1
-        end = _spread_from(heights, flat, i, height, width, queue, end, stride)
+        if stride == 1:
+            end = _spread_from(heights, flat, i, height, width, queue, end, _EIGHT)
+        else:
+            end = _spread_from(heights, flat, i, height, width, queue, end, _FOUR)
     return settled, first, start, end
 
 

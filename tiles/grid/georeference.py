@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -340,6 +340,7 @@ def encoding_with(name: str) -> dict[str, str]:
     return {"grid_mapping": name, "coordinates": name}
 
 
+@lru_cache(maxsize=16)  # a call asks several times, and parsing takes half a millisecond
 def parse_wkt(text: str) -> CRS:
     """Parse a CRS from well-known text; raise InputError if it is invalid."""
     from pyproj import CRS

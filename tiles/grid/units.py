@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orograph.tiles.errors import InputError
@@ -92,6 +93,11 @@ def in_unit_of_coordinates(wkt: str, axes: tuple[Mapping[str, Any], Mapping[str,
         or in two.
     """
     named = {str(attrs.get("units", "")).strip() for attrs in axes} - UNSTATED
+    return _in_units(wkt, frozenset(named))
+
+
+@lru_cache(maxsize=16)
+def _in_units(wkt: str, named: frozenset[str]) -> str:
     crs = parse_crs(wkt, "raster")
     if crs.is_geographic:
         _check_degrees(crs, named)
@@ -128,7 +134,7 @@ def in_unit_of_coordinates(wkt: str, axes: tuple[Mapping[str, Any], Mapping[str,
     return str(crs.from_json_dict(definition).to_wkt())
 
 
-def _check_degrees(crs: CRS, named: set[str]) -> None:
+def _check_degrees(crs: CRS, named: frozenset[str]) -> None:
     """Raise InputError unless a geographic CRS and its coordinates are in degrees."""
     axes = {axis.unit_name.lower() for axis in crs.axis_info if axis.unit_name != "metre"}
     for text in sorted(axes - {"unknown"} | named):

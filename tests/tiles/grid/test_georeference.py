@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 import rioxarray
@@ -234,3 +235,21 @@ def test_equal_places_are_equal_after_pickling() -> None:
     assert hash(one) == hash(other)
     assert one != Georeference(np.arange(3.0), np.arange(4.0))
     assert one != Georeference(np.arange(3.0) + 1e-9, np.arange(4.0), None, y_attrs={"units": "m"})
+
+
+def test_a_crs_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    crs = {"crs_wkt": CRS.from_epsg(25833).to_wkt()}
+    axes = {"y": [2.0, 1.0], "x": [1.0, 2.0], "spatial_ref": ((), 0, crs)}
+    array = xr.DataArray(np.zeros((2, 2)), dims=("y", "x"), coords=axes)
+    first = georeference_of(array)
+    assert not first.in_degrees
+
+    def refuse(*args: Any) -> None:
+        raise AssertionError("parsed again")
+
+    monkeypatch.setattr(pyproj.CRS, "from_user_input", refuse)
+    again = georeference_of(array)
+    assert again == first
+    assert not again.in_degrees
+    assert again.length_unit == first.length_unit
+    assert again.grid_mapping_attributes() == first.grid_mapping_attributes()

@@ -473,7 +473,7 @@ FUNCTIONS = {
         {"direction": DIRECTION, "outlets": [(1, 1)], "codes": "taudem"},
         {
             "direction": bad.RASTER,
-            "outlets": bad.OPTIONAL_POINTS,
+            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
             "codes": bad.choice("d8", optional=True),
             "accumulation": _OTHER_RASTER,
         },

@@ -6,7 +6,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from orograph.tiles.arrays import Array
+from orograph.tiles.arguments import as_text
+from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 
@@ -39,3 +40,22 @@ def refuse_inexact(name: str, cells: Array, valid: Array, window: Window, why: s
             f"; {why}, which holds whole numbers up to 2**53: subtract an offset, or declare it as "
             "nodata=",
         )
+
+
+def whole_labels(
+    labels: Array, valid: Array, frame: Window, argument: str, otherwise: str = ""
+) -> Integers:
+    """Return labels that are floats or uint64 as int64; raise InputError unless they are whole.
+
+    ``otherwise`` goes on with what else can be done.
+    """
+    labels = np.where(valid, labels, 0)
+    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2.0**62)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise InputError(
+            f"{argument}: {as_text(labels[row, column])} at row {frame.y + row}, column "
+            f"{frame.x + column}; {argument} must be whole numbers below 2**62: round them first, "
+            f"{argument}.round() in Python or gdal_calc --calc='rint(A)' in a shell{otherwise}"
+        )
+    return labels.astype(np.int64)

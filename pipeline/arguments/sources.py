@@ -31,6 +31,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.marks import marks_all
+from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.points import (
     PointsLike,
     as_points,
@@ -369,7 +370,7 @@ def parse_sources(
         labels_of_layer = _known_labels(targets, raster)
         return Origin(None, raster, labels_of_layer, skipped, names, strengths, given_label)
     # A raster, read tile by tile.
-    if layer is None and _is_raster(sources, first.shape):
+    if layer is None and is_raster(sources, first.shape):
         raster_of_sources = _source_raster(sources, first, starts, targets, name)
         alike = by_label is None and source_cost is None
         if (
@@ -541,9 +542,11 @@ def _known_labels(targets: tuple[float, ...] | None, raster: LayerRaster) -> tup
     return known
 
 
-def _is_raster(sources: SourcesLike, shape: tuple[int, int]) -> TypeGuard[RasterLike]:
+def is_raster(sources: object, shape: tuple[int, int]) -> TypeGuard[RasterLike]:
     """Return whether sources are a raster, and not points or a layer."""
-    if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
+    if isinstance(sources, str | Path | RasterOutline):
+        return True
+    if hasattr(sources, "dims") or hasattr(sources, "dask"):
         return True
     # An array of the shape of the grid is a raster, even if it has two columns.
     return isinstance(sources, np.ndarray) and sources.shape == shape

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from orograph.arguments.cells import whole_labels
 from orograph.arguments.grids import check_same_grid
 from orograph.components.exact_groups import GroupSums, sums_of, sums_of_squares
 from orograph.components.table import cell_areas
 from orograph.engines.sweep_problems import Table
 from orograph.operations.operation import operation
 from orograph.polygons.job import TracedParts, TracingProblem
-from orograph.polygons.tracing import whole_labels
 from orograph.results.names import name_labels
 from orograph.run.job import UnstoredJob, goes_around, layout_of
 from orograph.run.options import RunSpec, SearchOptions

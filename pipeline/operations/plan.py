@@ -23,7 +23,7 @@ import numpy as np
 
 from orograph.arguments.settings import check_settings, thread_count
 from orograph.arguments.source_costs import count_runs
-from orograph.arguments.sources import SourceSpec, read_columns
+from orograph.arguments.sources import SourceSpec, is_raster, read_columns
 from orograph.plans.formulas import Request, counts_of, keeps_tiles, plan_problem
 from orograph.plans.grid import Gpus, Grid, open_grid
 from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan, RasterSpec
@@ -248,6 +248,8 @@ def _arguments(
             found[name] = layer
         elif kind.startswith("RasterLike") and not isinstance(value, str):
             found[name] = _with_codes(_outline(name, value, outline), name, given)
+        elif kind.startswith("PointsLike | RasterLike") and is_raster(value, outline.shape):
+            found[name] = _outline(name, value, outline)
         elif kind.startswith(("SourcesLike", "PointsLike")):
             found |= _points(name, value, found, outline)
         elif value is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from orograph.arguments.cells import whole_labels
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.polygons.rings import (
@@ -20,9 +21,7 @@ from orograph.kernels.polygons.rings import (
 )
 from orograph.polygons.job import TracingProblem
 from orograph.run.problem import Bytes, CellCounts
-from orograph.tiles.arguments import as_text
 from orograph.tiles.arrays import Array, Integers
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 
@@ -103,25 +102,6 @@ class Tracing(TracingProblem):
         table["west"] = _runs(numbers[:, 0], along_column)
         table["east"] = _runs(numbers[:, -1], along_column + window.width * rows)
         return table
-
-
-def whole_labels(
-    labels: Array, valid: Array, frame: Window, argument: str, otherwise: str = ""
-) -> Integers:
-    """Return labels that are floats or uint64 as int64; raise InputError unless they are whole.
-
-    ``otherwise`` goes on with what else can be done.
-    """
-    labels = np.where(valid, labels, 0)
-    wrong = (labels != np.rint(labels)) | (np.abs(labels) >= 2.0**62)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
-        raise InputError(
-            f"{argument}: {as_text(labels[row, column])} at row {frame.y + row}, column "
-            f"{frame.x + column}; {argument} must be whole numbers below 2**62: round them first, "
-            f"{argument}.round() in Python or gdal_calc --calc='rint(A)' in a shell{otherwise}"
-        )
-    return labels.astype(np.int64)
 
 
 def _runs(numbers: Integers, places: Integers) -> Integers:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.cells import refuse_cell, whole_labels
 from orograph.engines.quadtree_pass import QuadtreePass, TableMaker
 from orograph.engines.sweep_problems import Table
-from orograph.flow.flow_problem import FlowProblem, refuse_circle
+from orograph.flow.flow_problem import FlowProblem, refuse_circle, stream_cells
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.ends import compile_kernels, label_ends, replace_labels
@@ -307,6 +308,37 @@ class Watersheds(FlowProblem):
         # -1, of ends that do not leave the tile, picks the NONE appended at the end.
         ends = np.where(leaves, np.append(message.labels, NONE)[saved.leaving], ends)
         return np.append(NONE, ends)
+
+
+@dataclass(frozen=True)
+class LabelledWatersheds(Watersheds):
+    """Watersheds of outlets that a raster labels, such as sub-basins of links."""
+
+    outlets_nodata: float | int | None = None
+
+    numbered = False
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def bytes(self, cells: CellCounts) -> Bytes:
+        """Return the memory and disk that a run takes, with the labels of outlets."""
+        needs = super().bytes(cells)
+        return replace(needs, cell=needs.cell + cells.dtypes[1].itemsize + 8 + 1)
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return the labels of outlets, 0 elsewhere; refuse those without a direction."""
+        (given,) = others
+        outlets = stream_cells("outlets", given, self.outlets_nodata, numbers, window)
+        labels = whole_labels(given, outlets, window, "outlets")
+        if (labels < 0).any():
+            why = "; labels of outlets must be 1 or more"
+            refuse_cell("outlets", labels, int((labels < 0).argmax()), window, why)
+        return [labels]
+
+    def stops(self, window: Window, others: Sequence[Array]) -> tuple[Integers, Integers, Integers]:
+        """Return the cells of outlets in a tile, and their labels."""
+        labels = others[0].reshape(-1)
+        cells = np.flatnonzero(labels)
+        return cells, cells, labels[cells]
 
 
 class OutletTable(TableMaker):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
 from orograph.arguments.grids import check_same_grid
-from orograph.arguments.sources import MOST_LABELS, labelled_points
-from orograph.flow.drainage.watershed_sweep import Watersheds
+from orograph.arguments.sources import MOST_LABELS, is_raster, labelled_points
+from orograph.flow.drainage.watershed_sweep import LabelledWatersheds, Watersheds
 from orograph.flow.flow_problem import open_directions
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import shown
+from orograph.tiles.arguments import refuse_arguments, shown
 from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @operation()
 def watersheds(
     direction: RasterLike,
-    outlets: PointsLike | None = None,
+    outlets: PointsLike | RasterLike | None = None,
     *,
     label: str | None = None,
     snap: SnapLike = False,
@@ -50,12 +50,15 @@ def watersheds(
 ) -> Job[xr.Dataset]:
     """Return the watershed of each cell: the label of the first outlet that its water passes.
 
+    The outlets may be the links of a stream network: then these are the sub-basins of the links.
+
     Parameters
     ----------
     direction
-    outlets : points or vector layer of points, optional
-        Outlets: points (x, y), or any object with point geometries. By default every cell where
-        water leaves the grid, flows into nodata or ends.
+    outlets : points, vector layer of points or raster, optional
+        Outlets: points (x, y), any object with point geometries, or a raster of their labels on the
+        same grid, such as ``link`` of `streams`, where the cells that are not 0 or nodata are
+        outlets. By default every cell where water leaves the grid, flows into nodata or ends.
     label : str, optional
         Column of the vector layer with the labels of the outlets: integers, or names, which are
         numbered from 0 as they first occur and listed in the attribute ``source_names``. By default
@@ -76,14 +79,15 @@ def watersheds(
         ``watershed``, int64: the label of the outlet; -1 (``_FillValue``) where water passes no
         outlet, and on nodata. Without ``outlets``, watersheds are numbered from 1, in the row-major
         order of the cells where water ends, and ``watershed_count`` is an attribute. With
-        ``outlets`` there is also a table of them: ``label``; ``parent``, the label of the next
+        points there is also a table of them: ``label``; ``parent``, the label of the next
         outlet that the water passes, or -1; ``outlet_x`` and ``outlet_y``.
 
     Raises
     ------
     InputError
         If an argument is invalid, an outlet lies outside the grid or on nodata, two outlets lie on
-        one cell, a code is not one of ``codes``, or directions form a cycle without an outlet.
+        one cell, a label of a raster is not a whole number from 1, a code is not one of ``codes``,
+        or directions form a cycle without an outlet.
     StoreExistsError, BackendError
 
     Notes
@@ -103,10 +107,29 @@ def watersheds(
            [0, 0, 1, 1]])
     >>> found["parent"].values
     array([ 1, -1])
+    >>> labels = np.array([[0, 0, 0, 0], [0, 5, 5, 6], [0, 0, 0, 0]])
+    >>> og.watersheds(og.flow_direction(valley), labels)["watershed"].values
+    array([[5, 5, 5, 6],
+           [5, 5, 5, 6],
+           [5, 5, 5, 6]])
     """
     spec = RunSpec(**options)
     raster, code = open_directions(spec, direction, codes)
     reach = parse_snap(snap, raster.georeference)
+    orientation = raster.georeference.orientation
+    if read_layer(outlets, "outlets") is None and is_raster(outlets, raster.shape):
+        labelled = open_raster(outlets, argument="outlets", usual=("link",))
+        check_same_grid("outlets", labelled, raster)
+        refuse_arguments(
+            "a raster of outlets",
+            label=label is not None,
+            snap=bool(reach),
+            accumulation=accumulation is not None,
+        )
+        of_labels = LabelledWatersheds(
+            *(code, None, None, None, None, labelled.nodata), orientation=orientation
+        )
+        return raster_job(of_labels, (raster, labelled), spec)
     if outlets is None and label is not None:
         raise InputError(f"label: {shown(label)}; it is a column of outlets; leave it out")
     if outlets is None and reach:
@@ -121,7 +144,9 @@ def watersheds(
     rows = columns = labels = names = None
     notes: dict[str, Any] = {}
     if outlets is not None:
-        points, rows, columns, labels, names = _read_outlets(outlets, raster, label)
+        points, rows, columns, labels, names = _read_outlets(
+            cast("PointsLike", outlets), raster, label
+        )
         if names is not None:
             notes["source_names"] = names
         if accumulation is not None:
@@ -133,7 +158,6 @@ def watersheds(
                 moved = distances_moved(points, rows, columns, before, raster.georeference)
                 notes["snap_distances"] = moved.tolist()
         _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
-    orientation = raster.georeference.orientation
     problem = Watersheds(code, rows, columns, labels, names, orientation=orientation)
     return raster_job(problem, (raster,), spec, notes=notes)
 

@@ -106,6 +106,10 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         lambda r, **o: og.flow_accumulation(r("heights"), method="mfd", **o),
         {"heights": 2},
     ),
+    "watersheds of labels": (
+        lambda r, **o: og.watersheds(r("directions"), r("zones"), codes="taudem", **o),
+        {},
+    ),
     "watersheds": (lambda r, **o: og.watersheds(r("directions"), codes="taudem", **o), {}),
     "flow_distance": (lambda r, **o: og.flow_distance(r("directions"), codes="taudem", **o), {}),
     "upstream_length": (

@@ -48,6 +48,60 @@ def test_any_tiling_gives_the_watersheds_of_plain_loops(
     np.testing.assert_array_equal(found["outlet_x"], chosen[:, 1])
 
 
+@settings(properties, max_examples=30)
+@given(cases(), st.integers(0, 2**16))
+def test_a_raster_labels_outlets(case: Case, seed: int) -> None:
+    step, leaves = oracle.directions(case.elevation, case.valid)
+    codes = oracle.encode(step, leaves, case.valid, "taudem").astype(np.int16)
+    random = np.random.default_rng(seed)
+    labels = random.integers(1, 4, codes.shape) * (random.random(codes.shape) < 0.2) * case.valid
+    outlets = {tuple(cell): labels[tuple(cell)] for cell in np.argwhere(labels).tolist()}
+    expected = oracle.ends(step, leaves, outlets)
+    for raster in (labels, np.where(labels, labels, np.nan).astype(np.float32)):
+        found = og.watersheds(codes, raster, codes="taudem", **case.cut)
+        np.testing.assert_array_equal(found["watershed"], expected)
+        assert set(found) == {"watershed"}
+
+
+def test_sub_basins_of_links_hold_the_cells_of_their_links(tmp_path: Path) -> None:
+    flow = og.flow_direction(fractal(90))
+    count = og.flow_accumulation(flow)["accumulation"]
+    network = og.streams(flow, count, 60)
+    basins = og.watersheds(flow, network, tile=16)
+    link = network["link"].values
+    found = basins["watershed"].values
+    np.testing.assert_array_equal(found[link > 0], link[link > 0])
+    # what a link drains is its sub-basin and those of the links above it
+    cells = np.bincount(found.ravel() + 1, minlength=network.sizes["links"] + 2)[2:]
+    last = [int(count.values[link == n].max()) for n in range(1, cells.size + 1)]
+    total = cells.astype(np.int64)
+    for n in np.argsort(last, kind="stable").tolist():
+        below = int(network["downstream"][n])
+        if below:
+            total[below - 1] += total[n]
+    assert total.tolist() == last
+    og.to_file(network[["link"]], tmp_path / "link.tif")
+    again = og.watersheds(flow, tmp_path / "link.tif")
+    np.testing.assert_array_equal(again["watershed"], found)
+    assert og.watersheds.plan(flow, network["link"]).tasks > 0
+
+
+def test_labels_of_outlets_are_whole_numbers_from_1() -> None:
+    flow = og.flow_direction(fractal(8))["direction"]
+    labels = np.zeros((8, 8))
+    labels[3, 4] = 1.5
+    with pytest.raises(og.InputError, match=r"outlets: 1\.5 at row 3, column 4; outlets must be"):
+        og.watersheds(flow, labels)
+    labels[3, 4] = -2
+    with pytest.raises(og.InputError, match=r"outlets: -2 at row 3, column 4; labels of outlets"):
+        og.watersheds(flow, labels)
+    labels[3, 4] = 2
+    with pytest.raises(og.InputError, match="snap: of no use for a raster of outlets"):
+        og.watersheds(flow, labels, snap=True)
+    with pytest.raises(og.InputError, match="outlets: "):
+        og.watersheds(flow, xr.DataArray(labels[:5]))
+
+
 def test_basins_of_pyflwdir() -> None:
     pyflwdir = pytest.importorskip("pyflwdir")
     codes = flow_of_peers.esri_codes()

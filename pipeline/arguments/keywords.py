@@ -39,11 +39,17 @@ class Keywords:
 
     def changed(self) -> dict[str, bool]:
         """Return a dict that tells for each keyword if its value is not the default."""
-        usual = self.defaults()
-        return {
-            name: getattr(self, name) is not value and getattr(self, name) != value
-            for name, value in usual.items()
-        }
+        return {name: _differ(getattr(self, name), v) for name, v in self.defaults().items()}
+
+
+def _differ(value: object, usual: object) -> bool:
+    """Return whether a value is another than the usual one, as an array always is."""
+    if usual is None:
+        return value is not None
+    try:
+        return bool(value != usual)
+    except ValueError:
+        return True
 
 
 class RasterChoice(TypedDict, total=False):

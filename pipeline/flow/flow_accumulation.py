@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from orograph.arguments.grids import check_same_grid
-from orograph.arguments.sources import SourcesLike
+from orograph.arguments.routing import RoutingSpec
 from orograph.components.table import cell_areas
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.flow_problem import codes_of
-from orograph.flow.given_streams import STREAMS, parse_streams
-from orograph.flow.outlets import OPEN, leave_at, parse_outlets
-from orograph.flow.routing import FlowOfHeights, Routing, of_heights
+from orograph.flow.routing import FlowOfHeights
+from orograph.flow.routing_options import FlowOptions, read_routing
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.split import METHODS
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
-from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.run.options import RunSpec
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.arrays import Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.marks import warn_of_nodata
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
-from orograph.tiles.raster.wrap import wraps_of
-from orograph.tiles.vector.layer import VectorLike
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.run.job import Job
-
-
-WHERE: dict[str, Any] = {"outlets": None, "sinks": None, "edges": OPEN}
-"""Arguments that tell where water leaves, and their defaults."""
 
 
 @operation(counts=("pits",))
@@ -41,19 +34,8 @@ def flow_accumulation(
     *,
     method: str | None = None,
     weights: RasterLike | None = None,
-    depressions: str | None = None,
-    max_length: int | None = None,
-    max_depth: float | None = None,
-    flats: str | None = None,
     codes: str | None = None,
-    cell_size: float | tuple[float, float] | None = None,
-    connectivity: int | None = None,
-    outlets: SourcesLike | None = None,
-    sinks: SourcesLike | None = None,
-    edges: str | None = None,
-    streams: RasterLike | VectorLike | None = None,
-    burn: float | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[FlowOptions],
 ) -> Job[xr.Dataset]:
     """Return the number of cells, or the weight, that drains through each cell of a raster of any
     size.
@@ -68,24 +50,14 @@ def flow_accumulation(
         How water flows over heights; by default the raster holds directions. ``"d8"``: to one
         neighbour, by the directions of `flow_direction`. ``"dinf"`` (D-infinity): to the two
         neighbours on either side of the steepest descent over eight facets. ``"mfd"`` (multiple
-        flow directions): to all lower neighbours, in proportion to the slopes.
+        flow directions): to all lower neighbours, in proportion to the slopes. All parameters about
+        how water flows over heights, from ``depressions`` on, need it.
     weights : raster or "area", optional
         Amount that falls on each cell, 0 or more: a raster of the same grid, or the area of the
         cell. By default each cell counts as 1.
-    depressions : {"fill", "breach", "keep"}, optional
-        How to treat depressions, as for `flow_direction`: "fill" by default. Only for heights, like
-        all parameters that follow up to ``cell_size``, except ``codes``.
-    max_length, max_depth : optional
-        Limits of trenches, as for `breach_depressions`.
-    flats : {"nearest", "gradient"}, optional
-        Flow across flats, as for `flow_direction`: "nearest" by default.
     codes : {"taudem", "esri", "grass", "ldd"}, optional
         Direction codes, see `flow_direction`. Not needed for directions made by `flow_direction`.
         The nodata code among them is always nodata.
-    cell_size : float or (float, float), optional
-        As for `flow_direction`.
-    connectivity, outlets, sinks, edges, streams, burn
-        As for `flow_direction`, with ``method="d8"``.
     **options
 
     Returns
@@ -130,88 +102,76 @@ def flow_accumulation(
     >>> bool((og.flow_accumulation(valley, method="d8")["accumulation"] == 12).any())
     True
     """
-    spec = RunSpec(**options)
+    spec, given = RunSpec.of(options), RoutingSpec.of(options)
     raster = spec.open(direction, "direction")
-    given = of_heights(
-        method,
-        depressions=depressions,
-        max_length=max_length,
-        max_depth=max_depth,
-        flats=flats,
-        cell_size=cell_size,
-        connectivity=connectivity,
-        outlets=outlets,
-        sinks=sinks,
-        edges=edges,
-        streams=streams,
-        burn=burn,
-    )
-    if method is not None:
-        warn_of_nodata(raster, "direction", offered=True)
-    where = {name: given.pop(name, usual) for name, usual in WHERE.items()}
-    if isinstance(method, str) and method != "d8":
-        refuse_arguments(f"method={method!r}", connectivity=connectivity is not None)
-    ends, marked = parse_outlets(raster, **where, method=method, depressions=depressions)
-    given |= {"outlets": ends, "marked": tuple(marked)} if marked or ends else {}
-    wraps = wraps_of(raster, spec.wrap)
-    drawn = parse_streams(
-        *(raster, given.pop(STREAMS, None), given.pop("burn", None), connectivity or 8, wraps),
-        partial(leave_at, elevation=raster, outlets=ends, rasters=marked.values(), wraps=wraps),
-        method=method != "d8",
-        depressions=depressions not in (None, "fill"),
-        flats=flats == "gradient",
-    )
-    if drawn.burned is not None:
-        given[STREAMS] = drawn
-    code, routing = _source_of_directions(raster, method, codes, given, wraps)
-    rasters: tuple[Raster, ...] = (raster,)
-    areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
-    if isinstance(weights, str) and weights == "area":
-        areas, unit = cell_areas(raster.georeference, raster.shape[0], "direction")
-        # All water may meet in one cell: the sum over the grid must stay below 2**62.
-        if areas.max() > MOST // cells:
-            raise InputError(
-                f"direction: cells of up to {areas.max():.4g} {unit}, of which {cells} could add "
-                "up to more than 2**62; give coordinates in a larger unit"
-            )
-    elif weights is not None:
-        falling = open_raster(weights, argument="weights")
-        check_same_grid("weights", falling, raster)
-        rasters = (raster, falling)
-        unit = str(falling.attrs.get("units", "1"))
-    orientation = raster.georeference.orientation
-    with_weights = len(rasters) > 1
-    if routing is not None and method in METHODS:
-        flow: Accumulation | SplitAccumulation = SplitAccumulation(
+    falling = read_falling(weights, raster, "direction")
+    if method is None:
+        given.refuse()
+        code = codes_of(raster, codes)
+        return raster_job(falling.problem(code), (raster, *falling.rasters), spec)
+    _check_heights(raster, method, codes)
+    warn_of_nodata(raster, "direction", offered=True)
+    routing, more, notes = read_routing(given, raster, spec.wrap, method)
+    flow: Accumulation | SplitAccumulation = falling.problem("taudem")
+    if method in METHODS:
+        flow = SplitAccumulation(
             raster.shape,
             raster.nodata,
             routing.directions.reciprocals,
-            str(method),
-            areas,
-            unit,
-            rasters[-1].nodata,
-            orientation,
+            method,
+            falling.areas,
+            falling.unit,
+            (raster, *falling.rasters)[-1].nodata,
+            raster.georeference.orientation,
         )
-    elif with_weights:
-        dtype, none = str(rasters[1].dtype), rasters[1].nodata
-        of_weights = dtype, none, MOST // cells
-        flow = WeightedAccumulation(code, None, unit, *of_weights, orientation=orientation)
-    else:
-        flow = Accumulation(code, areas, unit, orientation=orientation)
-    problem = flow if routing is None else FlowOfHeights(routing, flow, with_weights)
-    rasters = (*rasters, *marked.values(), *drawn.rasters)
-    return raster_job(problem, rasters, spec, notes=drawn.notes)
+    problem = FlowOfHeights(routing, flow, bool(falling.rasters))
+    return raster_job(problem, (raster, *falling.rasters, *more), spec, notes=notes)
 
 
-def _source_of_directions(
-    raster: Raster, method: str | None, codes: str | None, given: dict[str, Any], wraps: bool
-) -> tuple[str, Routing | None]:
-    """Return the name of the direction codes, and how to derive them from an elevation.
+class Falling(NamedTuple):
+    """Amounts that fall on the cells of a grid."""
 
-    ``given`` holds the arguments that determine the latter; ``wraps`` tells whether the grid does.
-    """
-    if method is None:
-        return codes_of(raster, codes), None
+    grid: Raster
+    areas: Reals | None
+    """Areas of a cell of each row; None: cells are counted, or a raster has the amounts."""
+    unit: str
+    rasters: tuple[Raster, ...]
+    """The raster of amounts, if there is one."""
+
+    def problem(self, codes: str) -> Accumulation:
+        """Return the problem that accumulates them along directions in these codes."""
+        orientation = self.grid.georeference.orientation
+        if not self.rasters:
+            return Accumulation(codes, self.areas, self.unit, orientation=orientation)
+        (amounts,) = self.rasters
+        most = MOST // (self.grid.shape[0] * self.grid.shape[1])
+        return WeightedAccumulation(
+            *(codes, None, self.unit, str(amounts.dtype), amounts.nodata, most),
+            orientation=orientation,
+        )
+
+
+def read_falling(weights: RasterLike | None, grid: Raster, argument: str) -> Falling:
+    """Return the amounts that fall on a grid, the argument of that name."""
+    if weights is None:
+        return Falling(grid, None, "cells", ())
+    if isinstance(weights, str) and weights == "area":
+        areas, unit = cell_areas(grid.georeference, grid.shape[0], argument)
+        cells = grid.shape[0] * grid.shape[1]
+        # All water may meet in one cell: the sum over the grid must stay below 2**62.
+        if areas.max() > MOST // cells:
+            raise InputError(
+                f"{argument}: cells of up to {areas.max():.4g} {unit}, of which {cells} could add "
+                "up to more than 2**62; give coordinates in a larger unit"
+            )
+        return Falling(grid, areas, unit, ())
+    amounts = open_raster(weights, argument="weights")
+    check_same_grid("weights", amounts, grid)
+    return Falling(grid, None, str(amounts.attrs.get("units", "1")), (amounts,))
+
+
+def _check_heights(raster: Raster, method: str, codes: str | None) -> None:
+    """Raise InputError if a method is given for directions, or codes for heights."""
     check_choice("method", method, ("d8", *METHODS))
     if codes is not None:
         raise InputError(
@@ -222,4 +182,3 @@ def _source_of_directions(
             "method: the raster holds directions, as its attributes say; pass heights, or leave it "
             "out where the directions are those of D8"
         )
-    return "taudem", Routing.on(raster, **given, wraps=wraps)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from orograph.arguments.sources import SourcesLike
+from orograph.arguments.routing import RoutingSpec
 from orograph.flow.angles import Angles
 from orograph.flow.directions import Directions
-from orograph.flow.given_streams import parse_streams
-from orograph.flow.outlets import OPEN, leave_at, parse_outlets
-from orograph.flow.routing import FlowOfHeights, Routing
+from orograph.flow.routing import FlowOfHeights
+from orograph.flow.routing_options import FlowOptions, read_routing
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
-from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.run.options import RunSpec
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import RasterLike
-from orograph.tiles.raster.wrap import wraps_of
-from orograph.tiles.vector.layer import VectorLike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,19 +28,8 @@ def flow_direction(
     elevation: RasterLike,
     *,
     method: str = "d8",
-    depressions: str = "fill",
-    max_length: int | None = None,
-    max_depth: float | None = None,
-    flats: str = "nearest",
     codes: str | None = None,
-    cell_size: float | tuple[float, float] | None = None,
-    connectivity: int = 8,
-    outlets: SourcesLike | None = None,
-    sinks: SourcesLike | None = None,
-    edges: str = OPEN,
-    streams: RasterLike | VectorLike | None = None,
-    burn: float | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[FlowOptions],
 ) -> Job[xr.Dataset]:
     """Return the flow direction of each cell of a raster of any size.
 
@@ -58,38 +43,8 @@ def flow_direction(
     elevation
     method : {"d8", "dinf"}
         One of eight steps (``"d8"``), or an angle (``"dinf"``, D-infinity).
-    depressions : {"fill", "breach", "keep"}
-        Fill depressions first, so that all water leaves the grid or flows into nodata; or dig
-        trenches from pits as `breach_depressions` does, and fill what is left; or keep depressions,
-        so that water can also end in pits.
-    max_length : int, optional
-        Greatest length of trenches in cells, as for `breach_depressions`: 64 by default.
-    max_depth : float, optional
-        Greatest depth of trenches, as for `breach_depressions`: infinite by default.
-    flats : {"nearest", "gradient"}
-        Flow across flats: by the fewest steps to a cell that drains; or away from higher ground and
-        towards a cell that drains, so that flow paths meet in the middle.
     codes : {"taudem", "esri", "grass", "ldd"}, optional
         Codes of D8 directions, see Notes: "taudem" by default.
-    cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
-        geographic grids steps have the lengths of geodesics.
-    connectivity : {8, 4}
-        Number of neighbours to which water may flow; 4 leaves out the diagonals (D4).
-    outlets : raster, points or vector layer, optional
-        Cells where water leaves, such as a sea or lakes, beside the edge of the raster and nodata,
-        or in their place: cells of a raster that are not 0 or nodata, points (x, y), or a layer.
-        Water that reaches one ends there, as in a pit.
-    sinks : raster, points or vector layer, optional
-        Pits that stay, where water ends too, such as sinkholes.
-    edges : {"open", "closed"}
-        Whether water also leaves at the edge of the raster and into nodata. ``"closed"`` needs
-        ``outlets`` or ``sinks``; ground from which none can be reached stays as it is.
-    streams : raster or vector layer, optional
-        Streams that are known. Lines drawn downstream: water flows along each to its end, whatever
-        the heights, see Notes. Cells of a raster that are not 0 or nodata are only lowered.
-    burn : float, optional
-        By how much streams are lowered before anything else, in the unit of heights: 0 by default.
     **options
 
     Returns
@@ -169,36 +124,11 @@ def flow_direction(
         check_choice("codes", codes, tuple(ENCODINGS))
         if method != "d8":
             raise InputError("codes: angles have none; leave them out, or choose method='d8'")
-    spec = RunSpec(**options)
+    spec, given = RunSpec.of(options), RoutingSpec.of(options)
     raster = spec.open(elevation, "elevation")
-    if method != "d8":
-        refuse_arguments(f"method={method!r}", connectivity=connectivity != 8)
-    ends, marked = parse_outlets(raster, outlets, sinks, edges, method, depressions)
-    wraps = wraps_of(raster, spec.wrap)
-    given = parse_streams(
-        *(raster, streams, burn, connectivity, wraps),
-        partial(leave_at, elevation=raster, outlets=ends, rasters=marked.values(), wraps=wraps),
-        method=method != "d8",
-        depressions=depressions != "fill",
-        flats=flats == "gradient",
-    )
-    routing = Routing.on(
-        raster,
-        depressions=depressions,
-        max_length=max_length,
-        max_depth=max_depth,
-        flats=flats,
-        # D-infinity finds its angles from D8 steps in TauDEM's codes.
-        codes=codes or "taudem",
-        cell_size=cell_size,
-        wraps=wraps,
-        connectivity=connectivity,
-        outlets=ends,
-        marked=tuple(marked),
-        streams=given,
-    )
+    # D-infinity finds its angles from D8 steps in TauDEM's codes.
+    routing, more, notes = read_routing(given, raster, spec.wrap, method, codes or "taudem")
     flow: Directions | Angles = routing.directions
     if method == "dinf":
         flow = Angles(raster.nodata, flow.reciprocals, flow.orientation)
-    rasters = (raster, *marked.values(), *given.rasters)
-    return raster_job(FlowOfHeights(routing, flow), rasters, spec, notes=given.notes)
+    return raster_job(FlowOfHeights(routing, flow), (raster, *more), spec, notes=notes)

@@ -9,16 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.places import are_valid, values_at
+from orograph.arguments.routing import OPEN
 from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, is_source, parse_sources
 from orograph.terrain.water import Marks, Outlets
-from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.tiles.arguments import refuse_arguments
 from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.raster.raster import Raster
-
-OPEN = "open"
-EDGES = (OPEN, "closed")
 
 
 def parse_outlets(
@@ -37,7 +35,7 @@ def parse_outlets(
         If water could leave nowhere, or the method or the way to treat depressions has no use for
         outlets.
     """
-    closed = check_choice("edges", edges, EDGES) != OPEN
+    closed = edges != OPEN
     asked = {"outlets": outlets is not None, "sinks": sinks is not None, "edges": closed}
     if isinstance(method, str) and method != "d8":
         refuse_arguments(f"method={method!r}", **asked)

@@ -21,25 +21,12 @@ from orograph.flow.split import SplitAccumulation
 from orograph.run.problem import on_backend
 from orograph.terrain.epsilon_fill import EpsilonFill
 from orograph.terrain.water import Outlets, WaterLevel
-from orograph.tiles.arguments import check_choice, refuse_arguments, shown
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import refuse_arguments
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 ELEVATION, FILLED, WEIGHTS = "elevation", "filled", "weights"
-DEPRESSIONS, FLATS = ("fill", "breach", "keep"), ("nearest", "gradient")
-
-
-def of_heights(method: str | None, **arguments: object) -> dict[str, Any]:
-    """Return the arguments that are not None; refuse them where there is no ``method``."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if method is None:
-        for name, value in given.items():
-            raise InputError(
-                f"{name}: {shown(value)}; only heights need it: pass it with method='d8'"
-            )
-    return given
 
 
 @dataclass(frozen=True)
@@ -75,7 +62,6 @@ class Routing:
         streams: GivenStreams = NO_STREAMS,
     ) -> Routing:
         """Return how directions are found, with all arguments checked."""
-        check_choice("depressions", depressions, DEPRESSIONS)
         limits = check_limits(
             DEFAULT_LENGTH if max_length is None else max_length,
             math.inf if max_depth is None else max_depth,
@@ -86,7 +72,6 @@ class Routing:
                 max_length=max_length is not None,
                 max_depth=max_depth is not None,
             )
-        check_choice("flats", flats, FLATS)
         place = elevation.georeference
         reciprocals = reciprocals_of(
             step_lengths(place, elevation.shape, cell_size, slopes_only=True, wraps=wraps)
@@ -95,7 +80,7 @@ class Routing:
             *(elevation.shape, elevation.nodata, reciprocals, codes),
             gradients=flats == "gradient",
             orientation=place.orientation,
-            connectivity=check_choice("connectivity", connectivity, (4, 8)),
+            connectivity=connectivity,
             outlets=outlets,
             fixed=streams.fixed,
         )

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from orograph.arguments.keywords import Choice
+from orograph.arguments.routing import RoutingSpec
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import SlopeSpec, StepSpec
 from orograph.operations.docstrings import keyword_sections, whole_docstring
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from orograph.run.job import Job
     from orograph.run.run import Run
 
-GROUPS = SlopeSpec, Choice, SourceSpec, StepSpec, RunSpec
+GROUPS = SlopeSpec, Choice, SourceSpec, StepSpec, RoutingSpec, RunSpec
 """Groups of keywords, in the order of signatures; a keyword is of the first that has it."""
 
 P = ParamSpec("P")

@@ -21,12 +21,13 @@ import dask
 from dask.base import get_annotations
 
 from orograph.run.cluster.clusters import LateClient, check_client, current_client
+from orograph.run.cluster.compute import cluster_failures
 from orograph.run.feedback import Progress
 from orograph.run.file_target import file_target
 from orograph.run.job import Job
 from orograph.run.monitor import Planned
 from orograph.run.run import Run
-from orograph.run.workspace import check_unfinished
+from orograph.run.workspace import check_unfinished, describe_left
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, StoreExistsError, own_errors
 from orograph.tiles.extensions import check_extension
@@ -242,10 +243,9 @@ def _find(client: Client, out: Storage) -> _Attached:
     """Return the detached run that writes a store; raise InputError if there is none."""
     known = _runs(client)
     if str(out) not in known:
-        there = ", ".join(sorted(known)) or "none"
-        raise InputError(
-            f"out: the cluster has no detached run that writes {out}; runs of it write: {there}"
-        )
+        # a scheduler that was started anew knows of no run that an earlier one had
+        there = describe_left(out) or f"runs of it write: {', '.join(sorted(known)) or 'none'}"
+        raise InputError(f"out: the cluster has no detached run that writes {out}; {there}")
     return _Attached.find(client, known[str(out)])
 
 
@@ -267,6 +267,7 @@ class _Attached:
 
     def __init__(self, client: Client, token: str, future: Future[Any]) -> None:
         self._client, self._token, self._future = client, token, future
+        self._last: dict[str, Any] = {}
         self.cancelled = _Cancellation(client, token)
 
     @classmethod
@@ -277,13 +278,16 @@ class _Attached:
 
     def result(self) -> Any:
         """Wait for the run, and open its result."""
-        opener, out = self._future.result()
+        with cluster_failures():
+            opener, out = self._future.result()
         return opener(out)
 
     def describe(self) -> dict[str, Any]:
         """Return the last report of the run, and the address of the worker that drives it."""
-        report = _read(self._client, self._token, "report", {})
-        return {**report, "driver": _read(self._client, self._token, "driver", None)}
+        with suppress(OSError):  # of a scheduler that is gone the last report stays
+            report = _read(self._client, self._token, "report", {})
+            self._last = {**report, "driver": _read(self._client, self._token, "driver", None)}
+        return self._last
 
     @property
     def status(self) -> str:

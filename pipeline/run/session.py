@@ -52,7 +52,7 @@ from orograph.run.workspace import Workspace, is_whole, look_at, refuse_unversio
 from orograph.tiles.concurrent_requests import at_once
 from orograph.tiles.convert.ingest import write_raster
 from orograph.tiles.convert.overlap import refuse_overlap
-from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
+from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.open_storage import open_storage
@@ -218,8 +218,9 @@ class StoredSession(Session[T]):
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
         if self.job.writes_store:
-            # another run may have taken the place of this one, and removed what it had
-            with suppress(OSError, OrographError):
+            # Another run may have taken the place of this one and removed what it had, or the
+            # cluster or the storage is gone: a report that fails does not replace the run's error.
+            with suppress(Exception):
                 if self._error is not None:
                     self.space.check()
                 self.space.leave(REPORT, self._written_report(self._status))

@@ -8,7 +8,7 @@ and each worker asks for it once. It travels as tasks themselves do, and lies in
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import Lock
@@ -48,8 +48,20 @@ def shared(run: object, client: Client | None, witness: Witness | None = None) -
     finally:
         if client.status == "running":
             with suppress(Exception):  # a scheduler that is gone keeps nothing
-                client.set_metadata([name], None)
-                client.set_metadata([f"{name}-witness"], None)
+                client.run_on_scheduler(make_removal(), name, f"{name}-witness")
+
+
+def make_removal() -> Callable[..., None]:
+    """Return a function that removes entries of the scheduler's metadata.
+
+    It is a function in a function for the reason that `make_look` gives.
+    """
+
+    def remove(*names: str, dask_scheduler: Any = None) -> None:
+        for name in names:
+            dask_scheduler.task_metadata.pop(name, None)
+
+    return remove
 
 
 def load(handle: Handle) -> Any:

@@ -25,7 +25,13 @@ from typing import Any, NamedTuple, TypeVar
 from orograph.run.checkpoints import StoredCheckpoints
 from orograph.run.cluster.workers import Witness, witness_in
 from orograph.tiles.concurrent_requests import at_once
-from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
+from orograph.tiles.errors import (
+    DamagedStoreError,
+    InputError,
+    OrographError,
+    RunError,
+    StoreExistsError,
+)
 from orograph.tiles.files import is_token
 from orograph.tiles.format.codec import FORMAT
 from orograph.tiles.format.metadata import REPORT, ArrayMetadata, read_metadata, run_of
@@ -47,6 +53,21 @@ def check_unfinished(out: Storage) -> None:
     folder = partial_storage(out)
     if folder.state(IDENTITY) is not None:
         raise _unfinished(folder)
+
+
+def describe_left(out: Storage) -> str:
+    """Return a clause on the unfinished run or the store at ``out``, with the next step."""
+    folder = partial_storage(out)
+    with suppress(OSError, OrographError):
+        if folder.state(IDENTITY) is not None:
+            operation = read_report(out).get("operation", "the operation")
+            return (
+                f"an unfinished run of {operation} is in {folder}: call {operation} again with the "
+                "same arguments and resume=True to go on with it"
+            )
+        if out.exists():
+            return "the store is there: og.open reads it"
+    return ""
 
 
 def read_report(out: Storage) -> dict[str, Any]:

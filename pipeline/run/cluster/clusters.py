@@ -400,8 +400,13 @@ def check_client(client: object) -> None:
 
 def threads_of_workers(client: Client) -> int:
     """Return the total number of threads of a cluster's workers."""
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return sum(int(worker["nthreads"]) for worker in workers)
+    return sum(int(worker["nthreads"]) for worker in workers_of(client).values())
+
+
+def workers_of(client: Client) -> dict[str, Any]:
+    """Return the scheduler's facts about each worker by address; {} if it is gone."""
+    workers: dict[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
+    return workers
 
 
 def memory_of_worker(client: Client | None) -> int:
@@ -410,9 +415,8 @@ def memory_of_worker(client: Client | None) -> int:
     from distributed.system import MEMORY_LIMIT
 
     if client is not None:
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
         # 0 stands for no limit but the machine's
-        limits = [int(worker["memory_limit"]) or MEMORY_LIMIT for worker in workers]
+        limits = [int(w["memory_limit"]) or MEMORY_LIMIT for w in workers_of(client).values()]
         if limits:
             return min(limits)
     return MEMORY_LIMIT // CPU_COUNT

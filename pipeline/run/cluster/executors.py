@@ -361,7 +361,7 @@ class _Cluster:
 
     def everywhere(self, function: Callable[..., Any], *arguments: object) -> None:
         if self._client.status == "running":
-            with suppress(TimeoutError):  # of a worker that does not respond
+            with suppress(OSError):  # of a worker that does not respond, or a lost scheduler
                 self._client.run(
                     function, *arguments, on_error="ignore", callback_timeout=SECONDS_TO_FORGET
                 )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from orograph._version import __version__
-from orograph.run.cluster.clusters import Restrictions
+from orograph.run.cluster.clusters import Restrictions, workers_of
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
 from orograph.tiles.object_options import StorageOptions
@@ -179,7 +179,7 @@ def ask_workers(
         )
         return found
     answers: dict[str, Any] = {}
-    for worker in able or client.scheduler_info(n_workers=-1)["workers"]:
+    for worker in able or workers_of(client):
         with suppress(TimeoutError):
             answers |= client.run(
                 function,

@@ -6,6 +6,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Nanny, Scheduler, SpecCluster
+from programs import start_program
 from watched_raster import Gate, WatchedRaster, mortal_cluster, wait_until
 
 import orograph as og
@@ -142,6 +145,69 @@ def test_a_run_whose_driver_is_lost_goes_on(friction: Path, gate: Gate, tmp_path
         np.testing.assert_array_equal(run.result()["cost"].values, expected())
         assert run.report()["resumed"]
         assert run.report()["driver"] != driver
+
+
+SCHEDULER = """
+import asyncio, sys
+from pathlib import Path
+from distributed import Scheduler, Worker
+
+async def serve():
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        async with Worker(scheduler.address, nthreads=2, dashboard=False):
+            Path("new").write_text(scheduler.address)
+            Path("new").rename(sys.argv[1])
+            await scheduler.finished()
+
+asyncio.run(serve())
+"""
+
+
+@contextmanager
+def mortal_scheduler(folder: Path, name: str) -> Iterator[tuple[BaseProcess, Client]]:
+    """A process that holds a scheduler and a worker, to be killed, and a client of it."""
+    file = folder / name
+    process = start_program(SCHEDULER, folder / "serve.py", folder, folder / f"{name}.txt", file)
+    try:
+        wait_until(file.exists, process.is_alive)
+        # else a client looks for a scheduler that is gone for half a minute
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+            Client(file.read_text(), set_as_default=False) as client,
+        ):
+            yield process, client
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.parametrize("detach", [False, True], ids=["attended", "detached"])
+@pytest.mark.timeout(300)
+def test_a_run_whose_scheduler_is_killed_says_how_it_goes_on(
+    friction: Path, gate: Gate, tmp_path: Path, detach: bool
+) -> None:
+    out = tmp_path / "cost.zarr"
+    raster = WatchedRaster(friction, tmp_path / "diary.txt", gate=gate)
+    gate.shut(after=9)
+    with mortal_scheduler(tmp_path, "first") as (process, client):
+        run = og.cost_distance.submit(raster, START, out=out, detach=detach, client=client)
+        wait_until(gate.held, lambda: run.status == "running")
+        process.kill()
+        with pytest.raises(og.RunError, match=r"the cluster is gone.*resume=True continues"):
+            run.result()
+        assert (run.status, run.report()["status"]) == ("failed", "failed")
+    gate.open()
+    with mortal_scheduler(tmp_path, "second") as (_, client):
+        with pytest.raises(og.InputError, match=rf"run of cost_distance is in {out}\.partial.*res"):
+            og.attach(out, client=client)
+        again = og.cost_distance.submit(
+            raster, START, out=out, detach=detach, client=client, resume=True, takeover=True
+        )
+        np.testing.assert_array_equal(again.result()["cost"].values, expected())
+        assert again.report()["resumed"]
+        if not detach:  # of which the cluster knows nothing
+            with pytest.raises(og.InputError, match=r"the store is there: og\.open"):
+                og.attach(out, client=client)
 
 
 def test_a_detached_run_is_cancelled_and_resumed(

@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from distributed import Client, LocalCluster, span
 import orograph as og
 from orograph.cli.main import main
 from orograph.flow.directions import Directions
+from orograph.run.cluster.clusters import memory_of_worker, threads_of_workers
 from orograph.run.feedback import Progress
 from orograph.run.run import Run
+from orograph.run.session import StoredSession
 
 ASKED = {
     "operation", "inputs", "parameters", "shape", "tile", "shard", "out", "workers", "backend",
@@ -104,6 +107,24 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
     assert "no run has left a report" in capsys.readouterr().err
 
 
+def test_a_report_that_fails_does_not_replace_the_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    friction = np.ones((20, 20))
+    friction[9, 9] = -1  # which only a task sees
+    og.ingest(friction, tmp_path / "friction.zarr", tile=8)
+    report = StoredSession._written_report
+
+    def fail(session: StoredSession[Any], status: str) -> bytes:
+        if status == "failed":
+            raise KeyError("workers")  # as Dask's client of a scheduler that is gone
+        return report(session, status)
+
+    monkeypatch.setattr(StoredSession, "_written_report", fail)
+    with pytest.raises(og.InputError, match=r"^friction: -1"):
+        og.cost_distance(tmp_path / "friction.zarr", [(0, 0)], out=tmp_path / "cost.zarr")
+
+
 def test_a_run_that_was_cancelled_says_so(tmp_path: Path) -> None:
     out = tmp_path / "flow.zarr"
     run = og.flow_direction.submit(np.random.default_rng(1).random((900, 900)), tile=16, out=out)
@@ -123,6 +144,24 @@ def test_tasks_on_a_cluster_belong_to_a_span_of_the_operation(tmp_path: Path) ->
         spans = cluster.scheduler.extensions["spans"].spans.values()
         found = {each.name for each in spans if each.groups}
     assert found == {("mine", "orograph.fill_depressions"), ("mine", "orograph.hop_distance")}
+
+
+def test_a_run_leaves_no_metadata_in_the_scheduler(tmp_path: Path) -> None:
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        og.hop_distance(np.eye(20), [(0, 0)], tile=8, out=tmp_path / "a.zarr", client=client)
+        kept = {*cluster.scheduler.task_metadata} - {"cluster-manager-info"}  # of Dask itself
+        assert kept == set()
+
+
+def test_a_client_that_has_lost_its_scheduler_knows_no_workers() -> None:
+    lost: Any = SimpleNamespace(scheduler_info=lambda n_workers: {})  # as Dask's then answers
+    assert threads_of_workers(lost) == 0
+    assert memory_of_worker(lost) == memory_of_worker(None)
 
 
 def test_the_report_of_a_run_on_a_cluster_names_the_worker_that_failed(tmp_path: Path) -> None:

@@ -44,6 +44,10 @@ class S3Server:
         """Seconds that each request takes at least."""
         self.without_conditions = False
         """Whether to ignore the conditions of requests, as some servers do."""
+        self.is_away = False
+        """Whether to answer that the service is unavailable, as one that is away for a while."""
+        self.refused = 0
+        """Number of requests that were answered so."""
         self.access_key_id: str | None = None
         """The only one whose requests are allowed; by default all are."""
         self._server = make_server(
@@ -60,6 +64,10 @@ class S3Server:
         if self.without_conditions:
             for name in ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"):
                 environ.pop(name, None)
+        if self.is_away:
+            self.refused += 1
+            start("503 Service Unavailable", [("Content-Length", "0")])
+            return []
         if self.access_key_id not in (None, _signer(environ)):
             start("403 Forbidden", [("Content-Type", "text/xml")])
             return [_DENIED]

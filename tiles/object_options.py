@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from orograph.tiles.errors import InputError
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,10 +62,20 @@ BY_SCHEME: dict[str, dict[str, type]] = {"s3": S3, "gs": GOOGLE, "az": AZURE, "m
 
 Left out are those by which an address would name another bucket, or conditions be ignored.
 """
-_KNOWN = {name: kind for options in (*BY_SCHEME.values(), CLIENT) for name, kind in options.items()}
+RETRIES: dict[str, type] = {"retry_timeout": timedelta}
+"""Options of repeated requests and their types."""
+_DURATION = re.compile("([0-9]+(?:[.][0-9]+)?) ?(s|m|min|h)")
+_UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
+_KNOWN = {
+    name: kind
+    for options in (*BY_SCHEME.values(), CLIENT, RETRIES)
+    for name, kind in options.items()
+}
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _SECRET = re.compile("key|secret|token|password|credential|proxy")
 """Part of the names of options whose values no message repeats."""
+MOST_RETRIES = 10_000
+"""More repetitions of a request than there is time for: the time alone is the limit."""
 _SHORTEST_SECRET = 4
 """Least number of letters of a secret that is hidden; a shorter one would hide other words."""
 
@@ -82,6 +96,13 @@ class StorageOptions:
     def of_client(self) -> dict[str, Any]:
         """Return the options that obstore takes for connections."""
         return {name: value for name, value in self.items if name in CLIENT}
+
+    def of_retries(self) -> RetryConfig:
+        """Return the time for which obstore repeats requests; {}: the usual one."""
+        for name, value in self.items:
+            if name in RETRIES:
+                return {"max_retries": MOST_RETRIES, "retry_timeout": _duration(str(value))}
+        return {}
 
     def without_secrets(self, message: str) -> str:
         """Replace the values of secret options in a message."""
@@ -167,7 +188,17 @@ def check_storage_options(options: object) -> StorageOptions:
     return StorageOptions(tuple(sorted(checked.items())))
 
 
+def _duration(text: str) -> timedelta:
+    """Return the duration that a text such as ``"90s"`` or ``"5min"`` states."""
+    number, unit = _DURATION.fullmatch(text).groups()  # type: ignore[union-attr]
+    return timedelta(**{_UNITS[unit]: float(number)})
+
+
 def _value(name: str, value: object, kind: type) -> str | bool:
+    if kind is timedelta:
+        if isinstance(value, str) and _DURATION.fullmatch(value):
+            return value
+        raise InputError(f"storage_options: {name!r} is a duration; write '90s', '5min' or '1h'")
     if kind is bool:
         if isinstance(value, str):
             value = _TRUTH.get(value.lower())

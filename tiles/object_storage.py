@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from orograph.tiles.concurrent_requests import at_once, map_at_once
 from orograph.tiles.errors import InputError
 from orograph.tiles.files import Part
-from orograph.tiles.object_options import StorageOptions, given_storage_options
+from orograph.tiles.object_options import MOST_RETRIES, StorageOptions, given_storage_options
 from orograph.tiles.patience import PAUSES
 from orograph.tiles.storage import Reader, State, Storage
 
@@ -62,7 +62,10 @@ LONGEST_ADDRESS = 700
 """Greatest length of an address in bytes; stores allow 1024 in a key, and names are added to it."""
 _CLIENT: ClientConfig = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
 """Options of connections; HTTP without TLS is used only for endpoints that begin ``http://``."""
-_RETRIES: RetryConfig = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
+_RETRIES: RetryConfig = {
+    "max_retries": MOST_RETRIES,
+    "retry_timeout": timedelta(seconds=sum(PAUSES)),
+}
 # Azure does not support ranges that are counted from the end of an object.
 _ANSWERS_NO_TAIL = {"az"}
 
@@ -93,8 +96,9 @@ def _connect(scheme: str, bucket: str, options: StorageOptions, process: int) ->
     try:
         config: Any = options.of_store(scheme)
         client: Any = {**_CLIENT, **options.of_client()}
+        retries: RetryConfig = {**_RETRIES, **options.of_retries()}
         store: ObjectStore = from_url(
-            f"{scheme}://{bucket}", config=config, client_options=client, retry_config=_RETRIES
+            f"{scheme}://{bucket}", config=config, client_options=client, retry_config=retries
         )
     except Exception as error:  # an option that cannot be used, also one of the environment
         raise InputError(

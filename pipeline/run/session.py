@@ -6,6 +6,7 @@ written: by the operation, which checks its arguments, and when its session is m
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
@@ -130,6 +131,7 @@ class StoredSession(Session[T]):
         self.keep = keep
         self._held = ExitStack()
         self._backend = job.backend
+        self._is_out_away = False
         self._witness: Witness | None = None
         """Witness by which workers that come later are seen to have the run's folder."""
         try:
@@ -217,7 +219,7 @@ class StoredSession(Session[T]):
 
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
-        if self.job.writes_store:
+        if self.job.writes_store and not self._is_out_away:
             # Another run may have taken the place of this one and removed what it had, or the
             # cluster or the storage is gone: a report that fails does not replace the run's error.
             with suppress(Exception):
@@ -421,7 +423,20 @@ class StoredSession(Session[T]):
         refuse_changed(self._before, self.job.versions())
 
     def _explain(self, error: Exception) -> None:
-        """Raise RunError if a failure was caused by someone changing the folder or the inputs."""
+        """Raise RunError if a failure was caused by someone changing the folder or the inputs.
+
+        Also if an object store did not answer for as long as requests are repeated.
+        """
+        if isinstance(error, OSError) and error.errno == errno.EIO and "://" in str(error.filename):
+            # nothing more is asked of it: each request would take as long again
+            self._is_out_away = self.space.out.etags
+            away = RunError(
+                f"{error.filename}: the object store does not answer ({error.strerror}); when it "
+                f"does, {self._next_step}; storage_options={{'retry_timeout': '5min'}} waits longer"
+            )
+            for note in getattr(error, "__notes__", ()):
+                away.add_note(note)
+            raise away from error
         try:
             # The lost folder comes first: without it any other error is its consequence.
             self.space.check(error)

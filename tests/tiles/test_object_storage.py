@@ -6,7 +6,8 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from distributed import Client
 from object_server import S3Server
 from scipy.sparse import coo_array
+from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
 from orograph.run.workspace import IDENTITY, Looked, is_whole
@@ -288,13 +291,42 @@ def test_an_address_that_cannot_be_used_is_refused(address: str, says: str) -> N
             write()
 
 
-@pytest.mark.usefixtures("object_memory")
-def test_inputs_of_this_process_are_copied_beside_a_result_in_a_bucket() -> None:
-    whole = og.peaks(GRID)
+@pytest.fixture(scope="module")
+def threads_or_cluster() -> Iterator[dict[str, Client | None]]:
+    """No client, and one of a worker in this process, which sees its ``memory://``."""
     with og.cluster(1, processes=False, dashboard_address=None) as client:
-        for number, cells in enumerate((GRID, da.from_array(GRID, 4) + 0)):
-            found = og.peaks(cells, out=f"memory://copied-{number}.zarr", client=client)
-            assert found.load().drop_attrs().equals(whole.drop_attrs())
+        yield {"threads": None, "cluster": client}
+
+
+@pytest.mark.diagonal
+@pytest.mark.parametrize("sources", ["points", "raster"])
+@pytest.mark.parametrize("where", ["threads", "cluster"])
+@pytest.mark.parametrize("place", ["tmp_path", "object_memory", "s3"])
+@pytest.mark.parametrize("kind", ["array", "dask", "store"])
+def test_any_input_gives_the_same_bits_in_any_place(
+    kind: str,
+    place: str,
+    where: str,
+    sources: str,
+    threads_or_cluster: dict[str, Client | None],
+    request: pytest.FixtureRequest,
+) -> None:
+    folder = request.getfixturevalue(place)
+    marks = np.zeros(GRID.shape, np.uint8)
+    for number, (x, y) in enumerate(SOURCES, 1):
+        marks[y, x] = number
+    inputs: list[Any] = [GRID, marks if sources == "raster" else SOURCES]
+    expected = og.cost_distance(*inputs, **OPTIONS)
+    for number, cells in enumerate(inputs[: 1 + (sources == "raster")]):
+        if kind == "dask":
+            inputs[number] = xr.DataArray(da.from_array(cells, 4) + 0, dims=("y", "x"))
+        if kind == "store":
+            og.ingest(cells, f"{folder}/input-{number}.zarr", **OPTIONS)
+            inputs[number] = f"{folder}/input-{number}.zarr"
+    client = threads_or_cluster[where]
+    found = og.cost_distance(*inputs, out=f"{folder}/out.zarr", client=client, **OPTIONS).load()
+    xr.testing.assert_equal(found, expected)
+    assert found["cost"].values.tobytes() == expected["cost"].values.tobytes()
 
 
 def test_a_copy_that_was_cut_short_is_not_whole(tmp_path: Path) -> None:
@@ -314,6 +346,43 @@ def test_a_server_that_is_away_is_said(s3: str, monkeypatch: pytest.MonkeyPatch)
     ):
         with pytest.raises(InputError, match=r"cannot be read.*check its name, the region"):
             attempt()
+
+
+@pytest.mark.parametrize("where", ["threads", "cluster"])
+def test_a_run_survives_a_server_that_is_away_or_says_how_it_goes_on(
+    where: str, s3: str, s3_server: S3Server, gate: Gate, tmp_path: Path
+) -> None:
+    og.ingest(np.nan_to_num(GRID, nan=7), tmp_path / "dem.zarr", **OPTIONS)
+    raster = WatchedRaster(tmp_path / "dem.zarr", tmp_path / "diary.txt", gate=gate)
+    run = partial(og.cost_distance.submit, raster, SOURCES, out=f"{s3}/out.zarr")
+    clients = (
+        nullcontext()
+        if where == "threads"
+        else og.cluster(1, processes=False, dashboard_address=None)
+    )
+    try:
+        with clients as client:
+            gate.shut(after=3)
+            first = run(client=client)
+            wait_until(gate.held, lambda: first.status == "running")
+            s3_server.is_away = True
+            gate.open()
+            with pytest.raises(RunError, match=r"s3://.*not answer.*resume=True.*retry_timeout"):
+                first.result()
+            s3_server.is_away = False
+            gate.shut(after=gate.arrived() + 3)
+            again = run(client=client, resume=True, storage_options={"retry_timeout": "5min"})
+            wait_until(gate.held, lambda: again.status == "running")
+            s3_server.is_away, refused = True, s3_server.refused
+            gate.open()
+            wait_until(lambda: s3_server.refused > refused + 3, lambda: again.status == "running")
+            s3_server.is_away = False
+            costs = again.result()["cost"].values
+            assert again.report()["resumed"]
+    finally:
+        s3_server.is_away = False
+    expected = og.cost_distance(tmp_path / "dem.zarr", SOURCES)["cost"]
+    np.testing.assert_array_equal(costs, expected)
 
 
 def test_what_does_not_exist_is_said(bucket: str) -> None:

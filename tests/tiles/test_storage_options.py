@@ -8,6 +8,7 @@ import logging
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -271,11 +272,21 @@ def test_names_of_environments_are_those_of_options(name: str, plain: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1.5 min", 90), ("5m", 300), ("1h", 3600)]
+)
+def test_requests_are_repeated_for_a_time(text: str, seconds: float) -> None:
+    retries = check_storage_options({"retry_timeout": text}).of_retries()
+    assert retries["retry_timeout"] == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"acces_key_id": SECRET}, "'acces_key_id' .*did you mean 'access_key_id'"),
         ({"zebra": SECRET}, "'zebra' is not an option"),
         ({"skip_signature": SECRET}, "'skip_signature' is on or off"),
+        ({"retry_timeout": SECRET}, "'retry_timeout' is a duration; write '90s'"),
+        ({"retry_timeout": 300}, "'retry_timeout' is a duration; write '90s'"),
         ({"secret_access_key": SECRET.encode()}, "type bytes"),
         ({SECRET.encode(): "x"}, "names are text"),
     ],

@@ -15,10 +15,12 @@ loopback=127.0.0.1
 
 if [[ -z $address ]]; then
     host=${host:-$loopback}
-    "$bin/dask" scheduler --host "$host" --port 8786 --dashboard-address "$loopback:8787" &
+    "$bin/dask" scheduler --host "$host" --port 8786 --dashboard-address "$loopback:8787" \
+        --preload orograph.dashboard.tile_map &
     scheduler=$!
     trap 'kill "$scheduler" 2> /dev/null; wait' EXIT
     address=$host:8786
 fi
 "$bin/dask" cuda worker "$address" --nthreads 4 --dashboard-address "$loopback:0" \
+    --preload orograph.run.cluster.workers \
     ${host:+--host "$host"}

@@ -16,6 +16,11 @@
 # reaches the scheduler's port runs code here: dask.yaml, named by DASK_CONFIG, sets TLS up.
 set -euo pipefail
 
+terminated=
+command=
+# Set before the scheduler starts: a job that is stopped then is requeued as well.
+trap 'terminated=1; [[ -z $command ]] || kill "$command" 2> /dev/null || true' TERM
+
 [[ -z ${ORO_BIN-} ]] || PATH=$ORO_BIN:$PATH
 if ((SLURM_NTASKS < 2)); then
     echo "slurm.sh: --ntasks=$SLURM_NTASKS; 2 or more, one of them for the scheduler" >&2
@@ -30,7 +35,7 @@ dask scheduler --port 0 --no-dashboard --scheduler-file "$file" "${network[@]}" 
 started=("$!")
 srun --ntasks=$((SLURM_NTASKS - 1)) --cpus-per-task=1 dask worker --scheduler-file "$file" \
     --nthreads 1 --memory-limit "${limit:-auto}" --local-directory "${TMPDIR:-/tmp}" \
-    --no-dashboard --death-timeout 300 "${network[@]}" &
+    --no-dashboard --preload orograph.run.cluster.workers --death-timeout 300 "${network[@]}" &
 started+=("$!")
 end() {
     kill "${started[@]}" 2> /dev/null || true
@@ -39,20 +44,24 @@ end() {
 }
 trap end EXIT
 
-until [[ -s $file ]]; do
+until [[ -s $file || -n $terminated ]]; do
     kill -0 "${started[0]}" 2> /dev/null || { echo "slurm.sh: the scheduler ended" >&2; exit 1; }
     sleep 0.5
 done
-address=$(sed -n 's/.*"address": "\([^"]*\)".*/\1/p' "$file")
-
-terminated=
-trap 'terminated=1; kill "$command" 2> /dev/null || true' TERM
-orograph "$@" --scheduler "$address" &
-command=$!
-status=0
-wait "$command" || status=$?
-if [[ $terminated ]]; then # that wait was cut short
+status=143 # that of a command that was terminated
+if [[ -z $terminated ]]; then
+    address=$(sed -n 's/.*"address": "\([^"]*\)".*/\1/p' "$file")
+    orograph "$@" --scheduler "$address" &
+    command=$!
+    [[ -z $terminated ]] || kill "$command" 2> /dev/null || true
+    status=0
     wait "$command" || status=$?
-    ((status != 143)) || scontrol requeue "$SLURM_JOB_ID"
+    if [[ -n $terminated ]]; then # that wait was cut short
+        status=0
+        wait "$command" || status=$?
+    fi
+fi
+if [[ -n $terminated ]] && ((status == 143)); then
+    scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

@@ -22,13 +22,15 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 from distributed.cli.dask_scheduler import main as dask_scheduler
 from distributed.cli.dask_worker import main as dask_worker
+from watched_raster import wait_until
 
 import orograph as og
 from orograph.cli.main import _parser, main
-from orograph.run.cluster.clusters import CONFIG, QUIET
+from orograph.run.cluster.clusters import CONFIG, QUIET, TILE_MAP
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -84,6 +86,8 @@ def test_the_image_holds_what_the_wheel_is_made_of() -> None:
     assert kept == copied
     (extras,) = (rest.split("=")[1] for name, rest in instructions if rest.startswith("EXTRAS="))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    # what the manifests and the page on clusters tell to use
+    assert {"cloud", "dashboard"} <= set(extras.split(","))
 
 
 def test_the_image_runs_as_an_unprivileged_user() -> None:
@@ -154,12 +158,47 @@ def test_pods_run_commands_that_exist() -> None:
             given = DASK[name].make_context(name, told).params
             ports = {port["containerPort"] for port in container["ports"]}
             assert int(given["dashboard_address"].lstrip(":")) in ports
+            assert given["preload"] == ({"worker": QUIET, "scheduler": TILE_MAP}[name],)
             if name == "worker":
-                assert (
-                    given["memory_limit"].replace("GiB", "Gi")
-                    == (container["resources"]["limits"]["memory"])
-                )
-                assert given["preload"] == (QUIET,)
+                limit = container["resources"]["limits"]["memory"]
+                # the nanny and freed memory beside what Dask counts
+                assert parse_bytes(limit) >= parse_bytes(given["memory_limit"]) + 2**29
+
+
+def test_a_pod_that_is_evicted_is_no_failure_of_the_job() -> None:
+    rules = of_kind("Job")["spec"]["podFailurePolicy"]["rules"]
+    (condition,) = rules[0]["onPodConditions"]
+    assert rules[0]["action"] == "Ignore"
+    assert condition == {"type": "DisruptionTarget", "status": "True"}
+
+
+@pytest.mark.parametrize("ends", [143, 0], ids=["stopped", "finished"])
+@pytest.mark.parametrize("when", ["before the scheduler", "at work"])
+def test_a_batch_job_that_is_terminated_is_queued_again(
+    when: str, ends: int, tmp_path: Path
+) -> None:
+    """Programs stand in for those of SLURM and Dask; `test_slurm` runs the script on a SLURM."""
+    wait = "trap 'exit {}' TERM; touch begun; while :; do sleep 0.05; done"
+    address = """file=${6}; echo '{"address": "tcp://a"}' > "$file"; """
+    started = "touch begun; sleep 100" if when == "before the scheduler" else address + "sleep 100"
+    programs = {
+        "dask": f"{started} & trap 'kill $!' TERM; wait",
+        "srun": "exec sleep 100",
+        "orograph": wait.format(ends),
+        "scontrol": 'echo "$@" > queued',
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    told = {"ORO_BIN": str(tmp_path), "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7"}
+    job = subprocess.Popen([DEPLOY / "slurm.sh", "mst"], cwd=tmp_path, env={**os.environ, **told})
+    wait_until((tmp_path / "begun").exists, lambda: job.poll() is None)
+    job.terminate()
+    stopped = when == "before the scheduler" or ends == 143
+    assert job.wait() == (143 if stopped else 0)
+    assert (tmp_path / "queued").exists() == stopped
+    if stopped:
+        assert (tmp_path / "queued").read_text() == "requeue 7\n"
 
 
 def test_pods_are_unprivileged_and_see_one_volume() -> None:

@@ -181,7 +181,7 @@ def resolve_backend(
     if stage not in STAGES:
         raise ValueError(f"stage: no backend has {stage!r}")
     if STAGES[stage].cuda is None:
-        lacking = stage
+        lacking = STAGES[stage].work
     # Without a CUDA kernel no worker needs to be asked.
     if backend == "numba" or (backend == "auto" and lacking):
         return "numba"
@@ -226,9 +226,15 @@ def missing_gpu() -> str | None:
             return "CuPy is not installed (pip install 'orograph[gpu]')"
         import cupy
 
-        if not cupy.is_available():
-            return "CuPy finds no CUDA device"
-    except Exception as error:  # a library or driver that is missing, or of another version
-        line = str(error).strip().partition("\n")[0]
-        return f"CuPy cannot be imported ({type(error).__name__}: {line})"
-    return None
+    except Exception as error:  # a library that is missing, or of another version
+        return f"CuPy cannot be imported ({_first_line(error)})"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # a driver that is missing or too old, as CUDA says
+        return f"CuPy finds no CUDA device ({_first_line(error)})"
+    return None if count else "CuPy finds no CUDA device"
+
+
+def _first_line(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

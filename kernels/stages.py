@@ -25,6 +25,8 @@ class Stage(NamedTuple):
     """None: there is no CUDA kernel."""
     in_turn: bool = False
     """Whether few threads at once call the CUDA function: those of the tiles of a sweep."""
+    work: str = ""
+    """Words for the work in messages, where there is no CUDA kernel."""
 
 
 STAGES = {
@@ -34,17 +36,19 @@ STAGES = {
     "draw_edges": Stage("forest.nibbles", "forest.cuda", in_turn=True),
     "tile_basins": Stage("terrain.basins", "terrain.cuda", in_turn=True),
     "raise_cells": Stage("terrain.basins", "terrain.cuda", in_turn=True),
-    "epsilon_fill": Stage("terrain.epsilon_fill", None),
+    "epsilon_fill": Stage("terrain.epsilon_fill", None, work="filling to a surface that drains"),
     "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down", in_turn=True),
-    "dig_trenches": Stage("flow.breach", None),
-    "label_ends": Stage("flow.ends", None),
-    "measure_paths": Stage("flow.lengths", None),
-    "longest_paths": Stage("flow.longest", None),
-    "trace_boundaries": Stage("polygons.rings", None),
-    "trace_contours": Stage("polygons.contours", None),
-    "trace_pieces": Stage("flow.streams", None),
+    "dig_trenches": Stage("flow.breach", None, work="breaching depressions"),
+    "label_ends": Stage("flow.ends", None, work="labelling watersheds"),
+    "measure_paths": Stage(
+        "flow.lengths", None, work="measuring flow paths (flow_distance, height_above_drainage)"
+    ),
+    "longest_paths": Stage("flow.longest", None, work="upstream_length"),
+    "trace_boundaries": Stage("polygons.rings", None, work="polygonize"),
+    "trace_contours": Stage("polygons.contours", None, work="isochrones"),
+    "trace_pieces": Stage("flow.streams", None, work="tracing streams"),
     "accumulate": Stage("flow.accumulate", "flow.cuda", in_turn=True),
-    "split": Stage("flow.split", None),
+    "split": Stage("flow.split", None, work="flow to several neighbours (method='dinf' or 'mfd')"),
     "exits_of": Stage("flow.accumulate", "flow.cuda"),
     "find_components": Stage("label.tile", "label.cuda", in_turn=True),
     "write_labels": Stage("label.labels", "label.cuda", in_turn=True),
@@ -60,9 +64,11 @@ STAGES = {
     "part_forest": Stage("graph.forest", "graph.forest_cuda", in_turn=True),
     "part_components": Stage("graph.components", "graph.components_cuda", in_turn=True),
     "open_part": Stage("graph.near_far:HostPart", "graph.near_far_cuda:DevicePart"),
-    "dijkstra": Stage("graph.dijkstra", None),
+    "dijkstra": Stage("graph.dijkstra", None, work="Dijkstra's algorithm"),
     "march": Stage("eikonal.march", "eikonal.cuda"),
-    "bidirectional_search": Stage("shortest_path_tree.backtrack:descend", None),
+    "bidirectional_search": Stage(
+        "shortest_path_tree.backtrack:descend", None, work="bidirectional search"
+    ),
 }
 
 

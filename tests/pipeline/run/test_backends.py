@@ -15,6 +15,7 @@ from cuda_on_cpu.emulator import Emulator
 import orograph as og
 from orograph.kernels.forest import weights
 from orograph.kernels.relax import models
+from orograph.kernels.stages import STAGES
 from orograph.run import backends
 from orograph.run.backends import choose_backend
 from orograph.run.options import RunSpec
@@ -75,7 +76,7 @@ def test_cuda_is_refused_where_no_worker_has_a_gpu_or_can_tell() -> None:
 def test_a_stage_that_only_numba_does_is_not_promised_to_a_gpu() -> None:
     workers = Workers(a=None)
     assert choose("auto", workers, "dijkstra") == "numba"
-    with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel yet"):
+    with pytest.raises(og.BackendError, match="Dijkstra's algorithm has no CUDA kernel yet"):
         choose("cuda", workers, "dijkstra")
     with pytest.raises(ValueError, match="no backend has 'dijsktra'"):
         choose("auto", workers, "dijsktra")
@@ -181,6 +182,51 @@ def test_a_gpu_without_memory_is_told_in_a_sentence(
     text = str(caught.value)
     assert re.fullmatch(r"the memory of the GPU is full \(Out of memory .*\); .*", text), text
     assert "take a smaller tile" in text
+
+
+def test_what_has_no_cuda_kernel_is_named_in_the_words_of_users() -> None:
+    lacking = {name: stage.work for name, stage in STAGES.items() if stage.cuda is None}
+    assert all(work and name not in work for name, work in lacking.items())
+    grid = np.ones((4, 4))
+    for call, said in (
+        (lambda: og.breach_depressions(grid, backend="cuda"), "breaching depressions"),
+        (lambda: og.polygonize(grid.astype(int), backend="cuda"), "polygonize"),
+    ):
+        with pytest.raises(og.BackendError, match=f"^backend: {said} has no CUDA kernel yet"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            "raise RuntimeError('cudaErrorInsufficientDriver: CUDA driver is too old')",
+            r"finds no CUDA device \(RuntimeError: cudaErrorInsufficientDriver: CUDA driver",
+        ),
+        ("return 0", "finds no CUDA device; use 'numba'"),
+    ],
+    ids=["an old driver", "no device"],
+)
+def test_the_reason_why_there_is_no_device_is_told(
+    answer: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("__init__", "from cupy import cuda\ndef is_available(): return False\n"),
+        ("cuda", f"class runtime:\n    @staticmethod\n    def getDeviceCount(): {answer}\n"),
+    ):
+        (tmp_path / "cupy").mkdir(exist_ok=True)
+        (tmp_path / f"cupy/{name}.py").write_text(text)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    backends.missing_gpu.cache_clear()
+    try:
+        with pytest.raises(og.BackendError, match=said):
+            og.minimum_spanning_forest(np.ones((4, 4)), backend="cuda")
+    finally:
+        backends.missing_gpu.cache_clear()
+        for name in ("cupy", "cupy.cuda"):
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ class DistanceAndAllocation(StagedProblem):
     irrelevant: ClassVar[tuple[str, ...]] = ("backend", "code")
 
     formula = "frontier"  # in its two stages a run keeps the same tiles
+    tiled_for_cpus = False
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run, in which a cell of a tile also has its label and hops."""

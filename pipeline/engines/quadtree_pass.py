@@ -570,6 +570,11 @@ class SweepProblem(ProblemFacts):
     joins_on_cpus: ClassVar[bool] = False
     """Whether larger tiles are quicker on CPUs too, in memory."""
 
+    @property
+    def gpu_bytes(self) -> int:
+        """Bytes of GPU memory for each cell of a tile at work, beside `GPU_BYTES_A_CELL`."""
+        return 0
+
     def tiled(self, context: RunContext) -> RunContext:
         """Return a run context with the tiles that are quickest for the problem."""
         return (join_tiles if self.joins_on_cpus else join_on_gpus)(context)

@@ -80,6 +80,12 @@ class Accumulation(FlowProblem):
 
     name = "flow-accumulation"
     stage = "accumulate"
+    planned_on_gpus = True
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Bytes of GPU memory for each cell of a tile whose amounts are added."""
+        return 25 if self.whole else 57  # see `orograph.kernels.flow.cuda.accumulate`
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory and disk that a run takes; weights are read twice."""

@@ -84,6 +84,7 @@ class Directions(FrontierProblem):
     stage = "flow_directions"
     # On a GPU steps down are found, but flats are crossed on the host.
     tiled_for_cpus = True
+    planned_on_gpus = True
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run."""

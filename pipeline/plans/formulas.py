@@ -14,6 +14,7 @@ from orograph.engines.map_overlap import part_side
 from orograph.engines.parts import side_of_parts, threads_on
 from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL
 from orograph.engines.tile_states import bytes_at_work
+from orograph.kernels.device import TILES_AT_ONCE
 from orograph.plans.grid import (
     Gpus,
     Grid,
@@ -127,6 +128,7 @@ def _of_sweep(problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, request
         at_once = min(threads, grid.tree.count(0))
         memory *= at_once
         on_gpu = GPU_CONTEXT_BYTES + at_once * cells.tile * GPU_BYTES_A_CELL
+        on_gpu += min(at_once, TILES_AT_ONCE) * cells.tile * problem.gpu_bytes
     elif request.threads:
         memory *= request.threads
     in_memory, saved = needs.border
@@ -194,15 +196,20 @@ def _of_frontier(
     memory saves reading and is not needed. Tiles are joined as workers join them, or the threads of
     one process where there are none.
     """
-    limit, threads = request.limit, request.threads
-    if request.gpus is not None:
-        return _on_gpus(problem, dtypes, grid, request, request.gpus)
+    limit, threads, gpus = request.limit, request.threads, request.gpus
+    if gpus is not None and not problem.tiled_for_cpus:
+        return _on_gpus(problem, dtypes, grid, request, gpus)
     nothing: Any = None  # no run, so no result: it would lie in a store
     context = RunContext(
         *(grid.tree, grid.shard_level, MemoryCheckpoints(), nothing, "", threads),
         cluster_threads=request.workers,
         worker_memory=0 if threads else limit,
     )
+    at_work, least, on_gpu = max(threads, 1), WORKER_BYTES, 0
+    if gpus is not None:
+        # CPUs do most of the work, on all threads of the process that has the GPU
+        context = gpus.context(grid.tree, grid.shard_level)
+        at_work, least, limit = gpus.threads, GPU_WORKER_BYTES, gpus.worker_memory or limit
     tree = problem.tiled(context).quadtree
     tile = tree.window(Node(0, 0)).size
     cells = replace(request.cells(grid, dtypes), tile=tile)
@@ -212,16 +219,18 @@ def _of_frontier(
     of_worker = -(-grid.shards // request.processes) * cells.shard
     states = min(cells.grid, of_worker) * needs.cell
     # of one process, which does one task more while a shard is written
-    at_once = min(threads + 1, tree.count(0))
+    at_once = min(at_work + bool(threads), tree.count(0))
+    if gpus is not None:
+        on_gpu = GPU_CONTEXT_BYTES + min(at_once, TILES_AT_ONCE) * tile * GPU_BYTES_A_CELL
     read = cells.itemsize
     working = at_once * bytes_at_work(tile, needs.cell, read, 0, 0)
     working += min(at_once, grid.shards) * bytes_at_work(0, 0, 0, cells.shard, needs.shard_cell)
-    idle = WORKER_BYTES + min(LIMIT_BYTES, cells.grid * read)
+    idle = least + min(LIMIT_BYTES, cells.grid * read)
     kept = limit // 2 if threads else room_to_keep(limit, idle + working)
     if kept >= states:
         # that of the tile that is visited is among them, and writing gives back more than it takes
         kept = states
-        working = min(max(threads, 1), tree.count(0)) * bytes_at_work(tile, 0, read, 0, 0)
+        working = min(at_work, tree.count(0)) * bytes_at_work(tile, 0, read, 0, 0)
     return Plan(
         operation=problem.name,
         shape=grid.shape,
@@ -236,6 +245,8 @@ def _of_frontier(
         bytes_checkpoints=cells.grid * 8 + borders,
         workers=request.workers,
         memory_kept=kept,
+        memory_gpu=on_gpu,
+        threads_per_worker=1 if gpus is None else at_work,
     )
 
 
@@ -286,6 +297,8 @@ def _of_stages(problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, reques
         # a stage that CPUs do is planned for CPUs
         how = request if stage.problem.planned_on_gpus else replace(request, gpus=None)
         plan = plan_problem(stage.problem, own, replace(grid, dtype=own[0]), how)
+        if request.gpus is not None and how is not request and request.workers:
+            plan = _on_all_threads(plan, request.gpus.threads)
         plans.append(plan)
         between += plan.bytes_written if stage.between else 0
         written += 0 if stage.between else plan.bytes_written
@@ -311,6 +324,13 @@ def _of_stages(problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, reques
         bytes_checkpoints=total("bytes_checkpoints") + between,
         runs=problem.runs,
     )
+
+
+def _on_all_threads(plan: Plan, threads: int) -> Plan:
+    """Return the plan of a CPU worker of one thread for a GPU worker of several."""
+    at_work = plan.memory_per_worker - WORKER_BYTES - plan.memory_kept
+    memory = GPU_WORKER_BYTES + threads * at_work + plan.memory_kept
+    return replace(plan, memory_per_worker=memory, threads_per_worker=threads)
 
 
 FORMULAS = {

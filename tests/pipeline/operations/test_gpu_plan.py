@@ -35,6 +35,7 @@ SWEEPS: dict[str, Any] = {
     "filling": (og.fill_depressions, {"outputs": ("filled", "depth")}),
     "peaks": (og.peaks, {}),
     "depressions": (og.depressions, {}),
+    "accumulation": (og.flow_accumulation, {}),
 }
 DISTANCES: dict[str, Any] = {
     "cost": (og.cost_distance, {}),
@@ -68,7 +69,10 @@ def test_a_sweep_has_the_tiles_and_tasks_that_were_planned(
     name: str, shard: int, tmp_path: Path, context: dict[str, Any]
 ) -> None:
     operation, options = SWEEPS[name]
-    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    if name == "accumulation":
+        og.flow_direction(CELLS, out=tmp_path / "cells", tile=8)
+    else:
+        og.ingest(CELLS, tmp_path / "cells", tile=8)
     memory = whole_gpu_memory(memory_for_tiles())
     how = {**options, "shard": shard}
     planned = operation.plan(tmp_path / "cells", workers=0, gpu_memory=memory, **how)
@@ -104,6 +108,32 @@ def test_a_distance_has_the_tiles_that_were_planned(
     assert (planned.tiles == 1) == (memory == 2**34)
     assert planned.tasks == 2 * context["tree"].count(context["level"])
     assert GPU_CONTEXT_BYTES < planned.memory_gpu <= whole
+
+
+@pytest.mark.parametrize("name", ["directions", "accumulation", "breached"])
+def test_flow_from_heights_is_planned_in_all_its_stages(
+    name: str, tmp_path: Path, context: dict[str, Any]
+) -> None:
+    operation, options = {
+        "directions": (og.flow_direction, {"depressions": "keep"}),
+        "accumulation": (og.flow_accumulation, {"method": "d8"}),
+        "breached": (og.flow_accumulation, {"method": "d8", "depressions": "breach"}),
+    }[name]
+    plan: Any = operation.plan
+    og.ingest(CELLS, tmp_path / "cells", tile=8)
+    whole = whole_gpu_memory(memory_for_tiles())
+    planned = plan(tmp_path / "cells", workers=0, gpu_memory=whole, **options)
+    operation(tmp_path / "cells", out=tmp_path / "out", backend="cuda", **options)  # type: ignore[operator]
+    assert context["tree"].tile == planned.tile
+    if name == "directions":
+        assert planned.tasks == 2 * context["tree"].count(context["level"])
+    assert GPU_CONTEXT_BYTES < planned.memory_gpu <= whole
+    # workers with GPUs have several threads, which all cross flats and dig trenches
+    large = og.RasterSpec((8192, 8192))
+    gpu, cpu = plan(large, gpu_memory="80 GiB", **options), plan(large, **options)
+    assert gpu.threads_per_worker >= 4
+    needed = [each.memory_per_worker - each.memory_kept for each in (gpu, cpu)]
+    assert needed[0] > 2 * needed[1]
 
 
 CONTEXT = 530  # MiB of a GPU that CUDA took before any run
@@ -214,7 +244,7 @@ def test_what_a_plan_for_gpus_depends_on() -> None:
         (og.hop_distance, {"gpu_memory": "much"}, "gpu_memory: 'much'; give bytes, at least 1"),
         (og.peaks, {"gpu_memory": True}, "gpu_memory: True; give bytes"),
         (og.peaks, {"gpu_memory": "0.5 GiB"}, "gpu_memory: '0.5 GiB'; CUDA itself takes"),
-        (og.flow_direction, {"gpu_memory": "8 GiB"}, "gpu_memory: flow-direction is pl"),
+        (og.polygonize, {"gpu_memory": "8 GiB"}, "gpu_memory: polygonize is planned for CPUs"),
         (og.cost_distance, {"gpu_memory": "8 GiB", "cost": "eikonal"}, "gpu_memory: eikonal-d"),
         (og.hop_distance, {"gpu_memory": "8 GiB", "memory_limit": 9}, "memory_limit: 9; on GPUs"),
     ],

@@ -534,24 +534,29 @@ class Distance(FrontierProblem):
         for raster in rasters:
             cells = inner_of(raster, halo)
             lost &= cells < BARRIER if self.dtype.kind == "i" else np.isfinite(cells)
-        for dy, dx in NEIGHBOURS[: 4 if self.connectivity == 4 else 8]:
+        first: list[tuple[int, int, int]] = []
+        neighbors = NEIGHBOURS[: 4 if self.connectivity == 4 else 8]
+        for k, (dy, dx) in enumerate(neighbors):
             y, x = halo + dy, halo + dx
             beside = lost & reached[y : y + height, x : x + width]
-            if not beside.any():
-                continue
-            row, column = (int(n) for n in np.argwhere(beside)[0])
-            window = state.place.window
-            heights = ""
-            if "elevation" in self.nodata:
-                z = rasters[-1]
-                # Heights in other units than lengths are the usual reason for such costs.
-                start, end = z[row + y, column + x], z[row + halo, column + halo]
-                heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
-            raise RunError(
-                f"cost: at row {window.y + row}, column {window.x + column} it is more than "
-                f"{self._most:g}, the most there is in {self.dtype}, by a step from row "
-                f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
-            )
+            # of each direction the first in the order of the raster
+            first += [(int(row), int(column), k) for row, column in np.argwhere(beside)[:1]]
+        if not first:
+            return
+        row, column, k = min(first)
+        dy, dx = neighbors[k]
+        window = state.place.window
+        heights = ""
+        if "elevation" in self.nodata:
+            z = rasters[-1]
+            # Heights in other units than lengths are the usual reason for such costs.
+            start, end = z[row + halo + dy, column + halo + dx], z[row + halo, column + halo]
+            heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
+        raise RunError(
+            f"cost: at row {window.y + row}, column {window.x + column} it is more than "
+            f"{self._most:g}, the most there is in {self.dtype}, by a step from row "
+            f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
+        )
 
     @property
     def known_attributes(self) -> dict[str, Any]:

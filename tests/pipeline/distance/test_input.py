@@ -174,6 +174,18 @@ def test_a_cost_that_overflows_on_a_gpu_is_not_called_unreached(emulated_gpu: Em
         og.walking_time(cliff(1000), [(0, 0)], backend="cuda", tile=3)
 
 
+@pytest.mark.parametrize("backend", ["numba", "cuda"])
+def test_of_costs_that_overflow_in_a_tile_the_first_in_its_order_is_named(
+    backend: str, emulated_gpu: Emulator
+) -> None:
+    heights = np.random.default_rng(0).integers(-30, 30, (20, 25)).astype(np.int16)
+    heights[0, 0] = heights[0, 20] = heights[9, 4] = heights[19, 8] = 300
+    bounded = og.walking_time(heights, [(3, 12)], dtype="float32", max_cost=3e38)["time"].values
+    row, column = np.argwhere(bounded < 0 if (bounded < 0).any() else np.isnan(bounded))[0]
+    with refused(f"at row {row}, column {column} it", "float32", kind=og.RunError):
+        og.walking_time(heights, [(3, 12)], dtype="float32", backend=backend)
+
+
 def test_a_way_round_a_step_that_overflows_is_found() -> None:
     heights = cliff(1000)
     heights[:, 7] = np.linspace(0, 1000, 6)

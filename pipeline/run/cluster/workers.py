@@ -269,9 +269,11 @@ def keep_log_short() -> None:
     """Filter from a worker's log the errors that the run itself raises.
 
     Dask logs the traceback of each task that fails. An error of ours says in one sentence all that
-    is to be said, and is raised where the run is waited for.
+    is to be said, and is raised where the run is waited for. Of a lost worker, whose data Dask
+    fetches elsewhere or makes anew, one line stays.
     """
     logging.getLogger("distributed.worker").addFilter(_is_news)
+    logging.getLogger("distributed.worker").addFilter(_without_traceback)
     logging.getLogger("distributed.worker.state_machine").addFilter(_is_news)
 
 
@@ -295,3 +297,10 @@ def _is_news(record: logging.LogRecord) -> bool:
     if str(record.msg).startswith("Compute Failed"):
         return not any(str(part).startswith(_OWN) for part in record.args or ())
     return not str(record.msg).startswith(_OF_AN_END)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Remove the traceback from a record about a lost worker; return True."""
+    if str(record.msg).startswith("Worker stream died during communication"):
+        record.exc_info = record.exc_text = None
+    return True

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import orograph as og
-from orograph.run.cluster.workers import _is_news
+from orograph.run.cluster.workers import _is_news, keep_log_short
 
 
 @pytest.fixture
@@ -60,6 +60,22 @@ def test_workers_log_what_the_run_does_not_say() -> None:
         assert _is_news(record(failed, ("visit", 3), text)) == logged
     assert not _is_news(record("Async instruction for <Task> ended with CancelledError"))
     assert _is_news(record("Worker is at %s memory usage. Pausing worker.", "85%"))
+
+
+def test_a_worker_says_in_one_line_that_another_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("distributed.worker")
+    keep_log_short()
+    with caplog.at_level(logging.ERROR, "distributed.worker"):
+        for text in ("Worker stream died during communication: %s", "something else: %s"):
+            try:
+                raise OSError("in <TCP>: Stream is closed")
+            except OSError:
+                log.exception(text, "tcp://127.0.0.1:1")
+    lost, other = caplog.records
+    assert (lost.getMessage().startswith("Worker stream died"), lost.exc_info) == (True, None)
+    assert other.exc_info is not None
 
 
 def record(message: str, *parts: Any) -> logging.LogRecord:

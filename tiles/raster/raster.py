@@ -172,7 +172,9 @@ def _open(
     if not is_zarr_object(source):
         _check_name("array", None, variable)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
-        return from_dataarray(xr.DataArray(source), band, nodata)
+        lazy = xr.DataArray(source)
+        names = dict(zip(lazy.dims[::-1], ("x", "y", "band"), strict=False))
+        return from_dataarray(lazy.rename(names), band, nodata)
     on_device = hasattr(source, "__cuda_array_interface__")
     if isinstance(source, np.ndarray) or (on_device and hasattr(source, "get")):  # CuPy
         return from_array(source, band, nodata)

@@ -39,10 +39,8 @@ STAGES = {
     "epsilon_fill": Stage("terrain.epsilon_fill", None, work="filling to a surface that drains"),
     "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down", in_turn=True),
     "dig_trenches": Stage("flow.breach", None, work="breaching depressions"),
-    "label_ends": Stage("flow.ends", None, work="labelling watersheds"),
-    "measure_paths": Stage(
-        "flow.lengths", None, work="measuring flow paths (flow_distance, height_above_drainage)"
-    ),
+    "label_ends": Stage("flow.ends", None, work="watersheds and height_above_drainage"),
+    "measure_paths": Stage("flow.lengths", None, work="flow_distance"),
     "longest_paths": Stage("flow.longest", None, work="upstream_length"),
     "trace_boundaries": Stage("polygons.rings", None, work="polygonize"),
     "trace_contours": Stage("polygons.contours", None, work="isochrones"),

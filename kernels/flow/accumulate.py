@@ -150,7 +150,7 @@ def to_fixed(values: Array, high: Integers, low: Integers) -> None:
 
 
 @compiled
-def _rounded(high, low):
+def rounded(high, low):
     """Return a fixed-point number as a float, rounded once, half to even."""
     # Both terms are floats then, so only their sum is rounded; or there is one term alone.
     if high == 0 or (low & _BEYOND_FLOAT == 0 and high < 2**53):
@@ -168,4 +168,4 @@ def _rounded(high, low):
 def from_fixed(numbers: Array, high: Integers, low: Integers, found: Array) -> None:
     """Write fixed-point numbers as floats, NaN on nodata."""
     for i in range(numbers.size):
-        found[i] = np.nan if numbers[i] == MISSING else _rounded(high[i], low[i])
+        found[i] = np.nan if numbers[i] == MISSING else rounded(high[i], low[i])

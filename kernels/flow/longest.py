@@ -73,6 +73,7 @@ def join_longest(
     lengths: Integers,
     leaving: Integers,
     entering: Integers,
+    nothing: int,
 ) -> None:
     """Find the longest path that enters each child at each border cell, and that leaves it there.
 
@@ -83,9 +84,10 @@ def join_longest(
         its step beyond; becomes that of all paths.
     entering : has the longest path that enters the node at each cell; becomes that of all that
         enter the child there.
+    nothing : value of what enters where no path does.
     """
     for i in range(exits.size):
-        if exits[i] >= 0 and entering[i] > 0:
+        if exits[i] >= 0 and entering[i] > nothing:
             leaving[exits[i]] = max(leaving[exits[i]], entering[i] + lengths[i])
     for i in order:
         target = onward[i]
@@ -102,4 +104,4 @@ def compile_kernels() -> None:
     one = np.zeros(1, np.int64)
     numbers = np.full((2, 2), MISSING, np.uint8)
     longest_paths(numbers, np.ones((1, len(STEPS)), np.int64), np.zeros(4, np.int64))
-    join_longest(one, one - 1, one - 2, one, one, one)
+    join_longest(one, one - 1, one - 2, one, one, one, 0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,8 @@ from orograph.arguments.cells import refuse_cell
 from orograph.flow.flow_problem import FlowProblem, refuse_circle
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
-from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
+from orograph.kernels.flow.codes import MISSING, STEPS, Codes, leave_at_border
+from orograph.kernels.flow.longest import join_longest, longest_paths
 from orograph.kernels.flow.route import compile_kernels as compile_paths
 from orograph.kernels.flow.route import route
 from orograph.kernels.stages import kernel
@@ -28,6 +30,25 @@ from orograph.tiles.store.create import Variable
 NO_CELL = -1
 MOST = 2**62
 """Greatest amount that a cell can have."""
+NOTHING = np.iinfo(np.int64).min
+"""Less than any number of which the greatest is accumulated."""
+NO_LENGTHS = np.zeros((1, len(STEPS)), np.int64)
+
+
+class Term(NamedTuple):
+    """Quantity that is accumulated by itself: a sum, or the greatest of some numbers."""
+
+    kind: str = "sum"
+    """``"count"``, ``"sum"``, or what is kept: ``"max"``, or ``"min"``, inverted."""
+    number: int = 0
+    """Number of the class that is counted; power of the values that are summed."""
+    place: int = 0
+    """Place of a digit of the sum, as in `orograph.kernels.flow.upstream`."""
+
+    @property
+    def greatest(self) -> bool:
+        """Whether the greatest number is kept, in whole units."""
+        return self.kind in ("min", "max")
 
 
 @stored("flow-amounts")
@@ -43,10 +64,14 @@ class Amounts:
         return Amounts(self.high[which], self.low[which] if self.low.size else self.low)
 
     @classmethod
-    def joined(cls, count: int, places: Sequence[Integers], parts: Sequence[Amounts]) -> Amounts:
-        """Scatter several arrays of amounts to their places in one of ``count``, 0 elsewhere."""
+    def joined(
+        cls, count: int, places: Sequence[Integers], parts: Sequence[Amounts], nothing: int = 0
+    ) -> Amounts:
+        """Scatter several arrays of amounts to their places in one of ``count`` that has nothing
+        else.
+        """
         fractions = any(part.low.size for part in parts)
-        joined = cls(np.zeros(count, np.int64), np.zeros(count if fractions else 0, np.int64))
+        joined = cls(np.full(count, nothing), np.zeros(count if fractions else 0, np.int64))
         for at, part in zip(places, parts, strict=True):
             joined.high[at] = part.high
             if part.low.size:
@@ -56,10 +81,10 @@ class Amounts:
 
 @stored("flow-accumulation")
 class Summary:
-    """Flow paths of a node, and the amount of its own water that leaves at each border cell."""
+    """Flow paths of a node, and the amounts of its own water that leave at each border cell."""
 
     paths: Paths
-    amounts: Amounts
+    amounts: tuple[Amounts, ...]
 
 
 @stored("flow-accumulation-state")
@@ -67,11 +92,129 @@ class MergeState:
     """Flow paths between a node's children, and the amounts that leave the children."""
 
     junction: Junction
-    amounts: Amounts
+    amounts: tuple[Amounts, ...]
 
 
 @dataclass(frozen=True)
-class Accumulation(FlowProblem):
+class AccumulationProblem(FlowProblem, ABC):
+    """Base class of problems that accumulate one term or several along flow paths."""
+
+    stage = "accumulate"
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms that are accumulated, one after the other."""
+        return (Term(),)
+
+    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
+        """Compile the kernels of paths, which CPUs join whatever accumulates in tiles."""
+        compile_paths()
+
+    @abstractmethod
+    def falls(self, term: Term, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
+        """Return the amount each cell of a tile contributes, using ``room`` as memory for it."""
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Codes]:
+        """Accumulate within a tile; return amounts and paths at its border, and its directions."""
+        numbers, *others = cells
+        tile = leave_at_border(numbers)
+        border = border_cells(*place.window.shape, place.sides)
+        if not border.size:  # a grid of one tile
+            nothing = np.empty(0, np.int64)
+            paths = paths_of_tile(place, numbers, tile, border)
+            return Summary(paths, (Amounts(nothing, nothing),) * len(self.terms)), tile
+        amounts = []
+        for term in self.terms:
+            falls = self.falls(term, place, others, np.empty(tile.size, np.int64))
+            amounts.append(self._accumulate(term, place, tile, falls).take(border))
+            del falls  # before those of the next term are made
+        ends = kernel("exits_of", self.backend)(tile, border)
+        return Summary(paths_of_tile(place, numbers, tile, ends), tuple(amounts)), tile
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Route the amounts leaving a node's children to the border of the node."""
+        junction, paths = join_paths(place, children)
+        of_terms = zip(*(summary.amounts for _, summary in children), strict=True)
+        places = junction.exits.size, junction.members
+        saved = MergeState(junction, tuple(Amounts.joined(*places, parts) for parts in of_terms))
+        # In the upward sweep nothing enters the node: only what fell on it is routed.
+        nothing = [amounts.take(slice(0)) for amounts in saved.amounts]
+        routed = self._route(saved, np.empty(0, np.int64), nothing)
+        return Summary(paths, tuple(one.take(junction.border) for one, _ in routed)), saved
+
+    def root(self, summary: Summary) -> tuple[tuple[Amounts, ...], dict[str, Any]]:
+        """Return empty amounts: no water enters the grid from outside."""
+        return tuple(amounts.take(slice(0)) for amounts in summary.amounts), {}
+
+    def down(
+        self,
+        place: Place,
+        saved: MergeState,
+        message: tuple[Amounts, ...],
+        children: Sequence[Place],
+    ) -> list[tuple[Amounts, ...]]:
+        """Return the amounts of water that enter each child at its border cells."""
+        entering = [own for _, own in self._route(saved, saved.junction.border, message)]
+        return [tuple(own.take(member) for own in entering) for member in saved.junction.members]
+
+    def _route(
+        self, saved: MergeState, border: Integers, message: Sequence[Amounts]
+    ) -> Iterator[tuple[Amounts, Amounts]]:
+        """Yield the amounts leaving and entering the children, given those entering the node."""
+        junction = saved.junction
+        for term, own, given in zip(self.terms, saved.amounts, message, strict=True):
+            leaving = Amounts(own.high.copy(), own.low.copy())
+            nothing = NOTHING if term.greatest else 0
+            entering = Amounts.joined(junction.exits.size, [border], [given], nothing)
+            # No water enters from outside: its fractions are as many zeros as those that leave.
+            if leaving.low.size and not entering.low.size:
+                entering = Amounts(entering.high, np.zeros_like(leaving.low))
+            paths = junction.order, junction.exits, junction.onward
+            self._follow(term, paths, leaving, entering)
+            yield leaving, entering
+
+    def _follow(
+        self,
+        term: Term,
+        paths: tuple[Integers, Integers, Integers],
+        leaving: Amounts,
+        entering: Amounts,
+    ) -> None:
+        """Pass on what leaves and enters along paths, in place; for them see `route`."""
+        if term.greatest:
+            join_longest(*paths, np.zeros_like(paths[1]), leaving.high, entering.high, NOTHING)
+        else:
+            route(*paths, leaving.high, leaving.low, entering.high, entering.low)
+
+    def _accumulate(
+        self,
+        term: Term,
+        place: Place,
+        tile: Codes,
+        amounts: Amounts,
+        entering: Amounts | None = None,
+    ) -> Amounts:
+        """Accumulate amounts along a tile's directions, in place; refuse cyclic directions.
+
+        Those that enter at its border cells are added to what falls there, if they are given.
+        """
+        if entering is not None:
+            border = border_cells(*place.window.shape, place.sides)
+            # Those that Dask brings may be read-only: compile for one type. Paths of no cell.
+            given = Amounts(np.array(entering.high), np.array(entering.low))
+            self._follow(term, (border[:0], border, border), amounts, given)
+        if term.greatest:
+            circle = longest_paths(tile, NO_LENGTHS, amounts.high)
+        else:
+            circle = kernel("accumulate", self.backend)(tile, amounts.high, amounts.low)
+        refuse_circle(circle, place.window)
+        return amounts
+
+
+@dataclass(frozen=True)
+class Accumulation(AccumulationProblem):
     """Accumulation of cell counts or areas as a problem of the quadtree sweep."""
 
     row_areas: npt.NDArray[np.float64] | None
@@ -79,7 +222,6 @@ class Accumulation(FlowProblem):
     unit: str
 
     name = "flow-accumulation"
-    stage = "accumulate"
     planned_on_gpus = True
 
     @property
@@ -92,10 +234,6 @@ class Accumulation(FlowProblem):
         needs = self.flow_bytes(cells, 16 + 5)  # two words of an amount, and marks
         weights = sum(dtype.itemsize for dtype in cells.dtypes[1:])
         return replace(needs, read_again=cells.grid * weights)
-
-    def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
-        """Compile the kernels of paths, which CPUs join whatever accumulates in tiles."""
-        compile_paths()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -110,7 +248,7 @@ class Accumulation(FlowProblem):
         """Whether all amounts are whole numbers, so that fractions are not stored."""
         return self.row_areas is None
 
-    def falls(self, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
+    def falls(self, term: Term, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
         """Return the amount each cell of a tile contributes, using ``room`` as memory for it."""
         if self.whole:
             room[:] = self.falling(place, others)
@@ -126,67 +264,11 @@ class Accumulation(FlowProblem):
         rows = self.row_areas[place.window.y : place.window.y + place.window.height]
         return np.repeat(rows, place.window.width)
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Codes]:
-        """Accumulate within a tile; return amounts and paths at its border, and its directions."""
-        numbers, *others = cells
-        tile = leave_at_border(numbers)
-        border = border_cells(*place.window.shape, place.sides)
-        if not border.size:  # a grid of one tile
-            nothing = np.empty(0, np.int64)
-            paths = paths_of_tile(place, numbers, tile, border)
-            return Summary(paths, Amounts(nothing, nothing)), tile
-        falls = self.falls(place, others, np.empty(tile.size, np.int64))
-        amounts = self._accumulate(place, tile, falls)
-        ends = kernel("exits_of", self.backend)(tile, border)
-        return Summary(paths_of_tile(place, numbers, tile, ends), amounts.take(border)), tile
-
-    def merge(
-        self, place: Place, children: Sequence[tuple[Place, Summary]]
-    ) -> tuple[Summary, MergeState]:
-        """Route the amounts leaving a node's children to the border of the node."""
-        junction, paths = join_paths(place, children)
-        count = junction.exits.size
-        amounts = Amounts.joined(count, junction.members, [s.amounts for _, s in children])
-        saved = MergeState(junction, amounts)
-        # In the upward sweep nothing enters the node: only what fell on it is routed.
-        leaving, _ = self._route(saved, np.empty(0, np.int64), amounts.take(slice(0)))
-        return Summary(paths, leaving.take(junction.border)), saved
-
-    def root(self, summary: Summary) -> tuple[Amounts, dict[str, Any]]:
-        """Return empty amounts: no water enters the grid from outside."""
-        return summary.amounts.take(slice(0)), {}
-
-    def down(
-        self, place: Place, saved: MergeState, message: Amounts, children: Sequence[Place]
-    ) -> list[Amounts]:
-        """Return the amounts of water that enter each child at its border cells."""
-        _, entering = self._route(saved, saved.junction.border, message)
-        return [entering.take(member) for member in saved.junction.members]
-
-    def _route(
-        self, saved: MergeState, border: Integers, message: Amounts
-    ) -> tuple[Amounts, Amounts]:
-        """Return the amounts leaving and entering the children, given those entering the node."""
-        junction = saved.junction
-        leaving = Amounts(saved.amounts.high.copy(), saved.amounts.low.copy())
-        entering = Amounts.joined(junction.exits.size, [border], [message])
-        # No water enters from outside: its fractions are as many zeros as those that leave.
-        if leaving.low.size and not entering.low.size:
-            entering = Amounts(entering.high, np.zeros_like(leaving.low))
-        route(
-            *(junction.order, junction.exits, junction.onward),
-            *(leaving.high, leaving.low, entering.high, entering.low),
-        )
-        return leaving, entering
-
-    def _accumulate(self, place: Place, tile: Codes, amounts: Amounts) -> Amounts:
-        """Accumulate amounts along a tile's directions, in place; refuse cyclic directions."""
-        accumulate = kernel("accumulate", self.backend)
-        refuse_circle(accumulate(tile, amounts.high, amounts.low), place.window)
-        return amounts
-
     def finish(
-        self, place: Place, saved: Codes | tuple[Codes, Sequence[Array]], message: Amounts
+        self,
+        place: Place,
+        saved: Codes | tuple[Codes, Sequence[Array]],
+        message: tuple[Amounts, ...],
     ) -> dict[str, Array]:
         """Return the accumulated amount at each cell of a tile."""
         blocks = {v.name: np.empty(place.window.shape, v.dtype) for v in self.outputs}
@@ -197,7 +279,7 @@ class Accumulation(FlowProblem):
         self,
         place: Place,
         saved: Codes | tuple[Codes, Sequence[Array]],
-        message: Amounts,
+        message: tuple[Amounts, ...],
         blocks: Mapping[str, Array],
     ) -> None:
         """Write the accumulated amount at each cell of a tile."""
@@ -208,13 +290,9 @@ class Accumulation(FlowProblem):
             block[...] = self.finish(place, saved, message)[name]
             return
         # int64 words and cells of the result both have eight bytes: no further array is needed.
-        amounts = self.falls(place, others, block.reshape(-1).view(np.int64))
-        border = border_cells(*place.window.shape, place.sides)
-        # those that Dask brings may be read-only: compile for one type
-        into = amounts.high, amounts.low, np.array(message.high), np.array(message.low)
-        # Without paths to follow, this adds what enters at each border cell to what falls on it.
-        route(np.empty(0, np.int64), border, border, *into)
-        self._accumulate(place, tile, amounts)
+        (term,) = self.terms
+        amounts = self.falls(term, place, others, block.reshape(-1).view(np.int64))
+        self._accumulate(term, place, tile, amounts, *message)
         if not self.whole:  # in the memory of the last word
             from_fixed(tile.reshape(-1), amounts.high, amounts.low, block.reshape(-1))
         elif (missing := tile == MISSING).any():

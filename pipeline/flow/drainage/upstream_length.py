@@ -57,7 +57,7 @@ class LongestState:
         inside = np.zeros(junction.exits.size, np.int64)
         inside[junction.border] = entering
         paths = junction.order, junction.exits, junction.onward
-        join_longest(*paths, self.through.lengths, leaving, inside)
+        join_longest(*paths, self.through.lengths, leaving, inside, 0)
         return leaving, inside
 
 

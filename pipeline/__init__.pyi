@@ -21,6 +21,7 @@ from .flow.drainage.upstream_length import upstream_length as upstream_length
 from .flow.drainage.watersheds import watersheds as watersheds
 from .flow.flow_accumulation import flow_accumulation as flow_accumulation
 from .flow.flow_direction import flow_direction as flow_direction
+from .flow.upstream import upstream as upstream
 from .forest.edges import forest_lines as forest_lines
 from .forest.forest import minimum_spanning_forest as minimum_spanning_forest
 from .graphs.dense_paths.all_pairs import all_pairs as all_pairs

@@ -561,6 +561,18 @@ FUNCTIONS = {
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
+    "upstream": Function(
+        og.upstream,
+        {"direction": DIRECTION, "values": GRID, "codes": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "values": _OTHER_RASTER,
+            "statistics": bad.kind(["median"], [], 3, shows=False),
+            "weights": bad.choice("length", optional=True),
+            "classes": bad.kind([], 3, [1.5], ["x"], optional=True, shows=False),
+            "codes": bad.choice("d8", optional=True),
+        },
+    ),
     "upstream_length": Function(
         og.upstream_length,
         {"direction": DIRECTION, "codes": "taudem"},

@@ -63,6 +63,7 @@ EXAMPLES = {
     "height_above_drainage": "dem.tif flow.zarr streams.tif height.tif",
     "zonal": "basins.tif --values rain.tif --table rain.csv",
     "streams": "flow.zarr upstream.zarr 1000 streams.zarr",
+    "upstream": "flow.tif rain.tif mean.tif --codes esri",
     "upstream_length": "flow.zarr length.tif",
     "watersheds": "flow.zarr basins.zarr --outlets gauges.gpkg",
     "graph read": "roads.gr roads.zarr",

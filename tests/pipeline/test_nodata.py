@@ -148,6 +148,7 @@ def results() -> dict[str, Callable[[], xr.Dataset]]:
         "accumulation of areas": lambda: og.flow_accumulation(flow, weights="area"),
         "watersheds": lambda: og.watersheds(flow, SOURCE),
         "flow_distance": lambda: og.flow_distance(flow),
+        "upstream": lambda: og.upstream(flow, z, statistics=["count", "mean", "min"]),
         "upstream_length": lambda: og.upstream_length(flow),
         "height_above_drainage": lambda: og.height_above_drainage(
             og.fill_depressions(z), flow, amount["accumulation"] > 5

@@ -139,6 +139,13 @@ SUMS = {
 OF_DIRECTIONS = {
     "accumulation": lambda known, **options: og.flow_accumulation(known["directions"], **options),
     "flow distance": lambda known, **options: og.flow_distance(known["directions"], **options),
+    "upstream": lambda known, **options: og.upstream(
+        known["directions"],
+        known["heights"],
+        statistics=("std", "min"),
+        weights="area",
+        **options,
+    ),
     "upstream length": lambda known, **options: og.upstream_length(known["directions"], **options),
     "height above drainage": lambda known, **options: og.height_above_drainage(
         known["heights"], known["directions"], known["accumulation"] > 9, **options
@@ -282,6 +289,7 @@ IN_DEGREES = [
     "dinf, weights area",
     "mfd, weights None",
     "flow distance",
+    "upstream",
     "upstream length",
     "cost, 16 neighbours, float64",
     "walking time",

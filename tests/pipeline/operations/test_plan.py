@@ -48,8 +48,8 @@ OPERATIONS: list[Any] = [
     og.connected_components, og.is_connected, og.all_pairs,
     og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
-    og.flow_distance, og.height_above_drainage, og.upstream_length, og.streams, og.polygonize,
-    og.isochrones, og.region_network, og.zonal,
+    og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
+    og.polygonize, og.isochrones, og.region_network, og.zonal,
     og.DistanceIndex.build,
 ]  # fmt: skip
 

@@ -88,6 +88,11 @@ CALLS: dict[str, Call] = {
     "watersheds": ((DIRECTIONS, POINTS), {}, {"nodata": 3}),
     "streams": ((DIRECTIONS, AMOUNTS, 5), {}, {"cell_size": 7.0, "elevation": HEIGHTS}),
     "flow_distance": ((DIRECTIONS, STREAMS), {}, {"cell_size": 7.0, "nodata": 3}),
+    "upstream": (
+        (DIRECTIONS, HEIGHTS),
+        {},
+        {"statistics": "max", "weights": "area", "classes": [2, 3], "nodata": 3},
+    ),
     "upstream_length": ((DIRECTIONS,), {}, {"cell_size": 7.0, "nodata": 3}),
     "breach_depressions": (
         (HEIGHTS,),

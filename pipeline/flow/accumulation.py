@@ -230,10 +230,10 @@ class Accumulation(AccumulationProblem):
         return 25 if self.whole else 57  # see `orograph.kernels.flow.cuda.accumulate`
 
     def bytes(self, cells: CellCounts) -> Bytes:
-        """Return the memory and disk that a run takes; weights are read twice."""
+        """Return the memory and disk that a run takes; with weights all is read twice."""
         needs = self.flow_bytes(cells, 16 + 5)  # two words of an amount, and marks
-        weights = sum(dtype.itemsize for dtype in cells.dtypes[1:])
-        return replace(needs, read_again=cells.grid * weights)
+        read = sum(dtype.itemsize for dtype in cells.dtypes) if len(cells.dtypes) > 1 else 0
+        return replace(needs, read_again=cells.grid * read)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

@@ -483,6 +483,15 @@ def test_a_plan_of_a_distance_counts_the_tiles_that_workers_join() -> None:
     assert joined["8 GiB"] == own["8 GiB"] + (2048**2 - 1024**2) * (40 + 2 * 4 - 16)
 
 
+@pytest.mark.parametrize(
+    ("operation", "name"), [(og.upstream, "values"), (og.flow_accumulation, "weights")]
+)
+def test_both_rasters_of_sums_along_flow_are_read_twice(operation: Any, name: str) -> None:
+    codes, amounts = np.ones((40, 50), np.uint8), np.ones((40, 50), np.float32)
+    planned = operation.plan(codes, codes="taudem", **{name: amounts})
+    assert planned.bytes_read == 2 * (codes.nbytes + amounts.nbytes)
+
+
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((500, 700)) < 0.4
     arrays = ("labels", "component_size", "component_box")

@@ -294,6 +294,9 @@ def given_in(options: Namespace, parameters: list[Parameter]) -> dict[str, Any]:
         name = parameter.name
         value = getattr(options, f"{name}_points", None) or getattr(options, name, None)
         file = getattr(options, f"{name}_file", None)
+        if file is None and "PointsLike" in str(parameter.annotation) and isinstance(value, str):
+            # points in a file of text, which is neither a raster nor a vector file
+            file = value if value.lower().endswith(".txt") else None
         if file is not None:
             value = read_points(file)
         if value is None:

@@ -62,6 +62,7 @@ EXAMPLES = {
     "flow_distance": "flow.tif distance.tif --codes esri",
     "height_above_drainage": "dem.tif flow.zarr streams.tif height.tif",
     "zonal": "basins.tif --values rain.tif --table rain.csv",
+    "drainage_network": "dem.zarr 1000 network.zarr",
     "streams": "flow.zarr upstream.zarr 1000 streams.zarr",
     "upstream": "flow.tif rain.tif mean.tif --codes esri",
     "upstream_length": "flow.zarr length.tif",

@@ -64,6 +64,9 @@ class StagedProblem(ProblemFacts, ABC):
     main_stage: ClassVar[int] = -1
     """Number of the stage whose attributes and statistics are those of the run."""
 
+    table_stage: ClassVar[int] = -1
+    """Number of the stage from which the table of the run is made."""
+
     @property
     @abstractmethod
     def inputs(self) -> tuple[str, ...]:
@@ -114,7 +117,7 @@ class StagedProblem(ProblemFacts, ABC):
 
     def table_of(self, stages: Stages) -> ResultTable:
         """Return the table of the result."""
-        return stages[len(stages) - 1].table()
+        return stages[self.table_stage % len(stages)].table()
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> Stages:
         """Return the engine of all stages."""
@@ -191,11 +194,12 @@ class Stages:
 
     def _let_go(self, number: int) -> None:
         """Forget what no stage after this one needs, above all rasters in memory."""
-        if number + 1 < len(self):
+        kept = self.problem.table_stage % len(self)
+        if number + 1 < len(self) and number != kept:
             self._engines.pop(number)
         needed = {name for stage in self._stages[number + 1 :] for name in stage.reads}
-        for stage in self._stages:
-            if not needed.intersection(stage.written):
+        for other, stage in enumerate(self._stages):
+            if not needed.intersection(stage.written) and other != kept:
                 self._contexts.pop(stage.name, None)
 
     def table(self) -> ResultTable:

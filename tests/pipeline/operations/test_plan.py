@@ -49,6 +49,7 @@ OPERATIONS: list[Any] = [
     og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
+    og.drainage_network,
     og.polygonize, og.isochrones, og.region_network, og.zonal,
     og.DistanceIndex.build,
 ]  # fmt: skip

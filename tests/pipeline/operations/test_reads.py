@@ -120,6 +120,10 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         lambda r, **o: og.upstream_length(r("directions"), codes="taudem", **o),
         {},
     ),
+    "drainage_network": (
+        lambda r, **o: og.drainage_network(r("heights"), 50, **o),
+        {"heights": 2},
+    ),
     "streams": (
         lambda r, **o: og.streams(r("directions"), r("amounts"), 50, codes="taudem", **o),
         {},

@@ -77,6 +77,7 @@ OPERATIONS: dict[str, Make] = {
     "height_above_drainage": lambda **o: call(
         og.height_above_drainage, HEIGHTS, FLOW, COUNT > 4, **o
     ),
+    "drainage_network": lambda **o: call(og.drainage_network, HEIGHTS, 4, **o),
     "streams": lambda **o: call(og.streams, FLOW, COUNT, 4, elevation=HEIGHTS, **o),
     "watersheds": lambda **o: call(og.watersheds, FLOW, [END], **o),
     "depressions": lambda **o: call(og.depressions, HEIGHTS, labels=True, **o),

@@ -86,6 +86,11 @@ CALLS: dict[str, Call] = {
         },
     ),
     "watersheds": ((DIRECTIONS, POINTS), {}, {"nodata": 3}),
+    "drainage_network": (
+        (HEIGHTS, 5),
+        {},
+        {"connectivity": 4, "depressions": "keep", "flats": "gradient", "weights": "area"},
+    ),
     "streams": ((DIRECTIONS, AMOUNTS, 5), {}, {"cell_size": 7.0, "elevation": HEIGHTS}),
     "flow_distance": ((DIRECTIONS, STREAMS), {}, {"cell_size": 7.0, "nodata": 3}),
     "upstream": (

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
+from orograph.kernels.label.union_find import rem_components
 from orograph.kernels.polygons.contours import (
     NO_BAND,
     compile_kernels,
@@ -38,6 +39,7 @@ class Contours(TracingProblem):
     name = "isochrones"
     stage = "trace_contours"
     halo = 1
+    may_wrap = True
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory and disk of a run, with a vertex to fifty cells.
@@ -64,7 +66,9 @@ class Contours(TracingProblem):
         values = np.zeros(ring.shape)
         bands[inside], values[inside] = own, given
         levels = np.array(self.levels)
-        found = trace_contours(values, bands, levels, window.y, window.x, self.shape)
+        # Where the grid wraps, the columns of a frame go on beyond it.
+        wraps = frame.x < 0 or frame.x + frame.width > self.shape[1]
+        found = trace_contours(values, bands, levels, window.y, window.x, self.shape, wraps)
         return dict(zip(PIECES, found, strict=True))
 
 
@@ -90,6 +94,8 @@ class Chains(NamedTuple):
     columns: Reals
     corner: npt.NDArray[np.bool_]
     """Mask of the vertices that are corners of the outline or middles of its sides."""
+    keys: Integers
+    """Number of each vertex, as by `trace_contours`."""
     ends: Integers
     """Index after the last vertex of each chain."""
     number: Integers
@@ -149,17 +155,30 @@ class Pieces:
         where[rank] = np.arange(rank.size)
         order = np.argsort(where[chain], kind="stable")
         sizes = np.bincount(where[chain], minlength=sizes.size)
-        return Chains(*self._positions(places[order], at[order]), np.cumsum(sizes), number[rank])
+        keys = places[order]
+        return Chains(*self._positions(keys, at[order]), keys, np.cumsum(sizes), number[rank])
+
+    def across_seam(self, lines: Chains) -> Integers:
+        """Return for each line the first of those that are one with it across the seam."""
+        chain = np.tile(np.arange(lines.ends.size), 2)
+        at = np.concatenate([lines.ends - np.diff(lines.ends, prepend=0), lines.ends - 1])
+        column, key = lines.columns[at], lines.keys[at]
+        east, west = np.flatnonzero(column == self.shape[1]), np.flatnonzero(column == 0)
+        # Along a row, the places on the two sides are twice as many apart as there are columns.
+        around = 4 * self.shape[1] * self.levels
+        _, one, other = np.intersect1d(key[east] - around, key[west], return_indices=True)
+        return rem_components(lines.ends.size, chain[east[one]], chain[west[other]])
 
     def _positions(self, keys: Integers, offsets: Reals) -> tuple[Reals, Reals, Array]:
         """Return the rows and columns of vertices, and which are corners of the outline."""
         # The reverse of the numbering of crossings in `orograph.kernels.polygons.contours`.
-        across = 2 * self.shape[1] + 1
+        across = 2 * self.shape[1] + 3
         crossings = (2 * self.shape[0] + 1) * across * 2 * self.levels
         corner = keys >= crossings
         edge = np.where(corner, keys - crossings, keys // self.levels)
         place, down = np.divmod(edge, 2)
         row, column = np.divmod(place, across)
+        column -= 1
         # between two centres an edge is as long as a cell, along a cell's edge half as long
         along = np.where(np.where(down == 1, column, row) % 2 == 1, offsets, offsets / 2)
         along[corner] = 0

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
+from orograph.kernels.label.union_find import rem_components
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
-from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
+from orograph.polygons.job import check_shapely, edges_of_cells, join_geometries, tracing_job
 from orograph.results.costs import COSTS
 from orograph.results.units import check_times, parse_unit, unit_scale
 from orograph.run.options import LayerOptions, RunSpec
@@ -22,6 +23,7 @@ from orograph.tiles.arrays import Array, Reals
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.wrap import wraps_of
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -56,7 +58,8 @@ def isochrones(
         one level up to, but not including, the next. Otherwise return lines, one for each level.
     parts : bool
         Return one row for each polygon or line. By default one row for each band or level, with all
-        of its polygons or lines.
+        of its polygons or lines. One that lies across the seam of a raster that wraps is cut there:
+        it is one row, a multipolygon or a multiline.
     unit : {"s", "min", "h", "m", "km", "m2", "ha", "km2"}, optional
         Unit of the levels and of the columns of the result, in place of that of the raster, whose
         own unit must be known: for walking times in seconds, ``unit="h"`` takes levels in hours.
@@ -122,12 +125,12 @@ def isochrones(
     edges_of_cells("cost", raster.georeference, raster.shape)
     check_shapely("isochrones")
     check_times(raster, "cost")
-    problem = Contours(raster.shape, raster.nodata, bounds)
+    problem, wraps = Contours(raster.shape, raster.nodata, bounds), wraps_of(raster, spec.wrap)
 
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
         pieces = Pieces(tables, raster.shape, len(bounds))
         make = bands_of if polygons else lines_of
-        layer = make(pieces, named, place, raster.shape, parts)
+        layer = make(pieces, named, place, raster.shape, parts, wraps)
         units = unit or of_costs
         return layer if units is None else replace(layer, units=dict.fromkeys(layer.columns, units))
 
@@ -155,6 +158,7 @@ def bands_of(
     place: Georeference,
     shape: tuple[int, int],
     parts: bool,
+    wraps: bool,
 ) -> VectorLayer:
     """Return the bands as a layer of polygons."""
     import shapely
@@ -185,6 +189,10 @@ def bands_of(
     if parts:
         areas, which = shapely.get_parts(areas, return_index=True)
         bands = bands[which]
+        if wraps:
+            area = _across_seam(areas, bands, place, shape)
+            areas, first = join_geometries(areas, area, shapely.multipolygons)
+            bands = bands[first]
     # The first band begins at 0, where costs begin, unless levels show that values may be less.
     lowest = 0.0 if levels[0] > 0 else -np.inf
     lower, upper = np.array([lowest, *levels[:-1]]), np.array(levels)
@@ -198,6 +206,7 @@ def lines_of(
     place: Georeference,
     shape: tuple[int, int],
     parts: bool,
+    wraps: bool,
 ) -> VectorLayer:
     """Return the lines of equal cost as a layer."""
     import shapely
@@ -209,11 +218,38 @@ def lines_of(
     lines = shapely.linestrings(vertices, indices=of_chain)
     kept = shapely.length(lines) > 0
     lines, number = lines[kept], chains.number[kept]
-    if not parts:
+    if parts and wraps:
+        line = pieces.across_seam(chains)[kept]
+        lines, first = join_geometries(lines, line, shapely.multilinestrings)
+        number = number[first]
+    elif not parts:
         number, which = np.unique(number, return_inverse=True)
         lines = shapely.multilinestrings(lines, indices=which)
     columns = {"level": np.array(levels)[number]}
     return VectorLayer(np.asarray(lines, object), columns, place.map_crs)
+
+
+def _across_seam(
+    areas: Array, number: npt.NDArray[np.int64], place: Georeference, shape: tuple[int, int]
+) -> npt.NDArray[np.int64]:
+    """Return for each polygon the first of those of its number that share a side with it across
+    the seam, or with one that does.
+    """
+    import shapely
+
+    x, y, _ = edges_of_cells("cost", place, shape)
+    found = []
+    for end in (x[0], x[-1]):
+        seam = shapely.linestrings([[end, y.min()], [end, y.max()]])
+        meets = np.flatnonzero(shapely.intersects(areas, seam))
+        sides = shapely.intersection(areas[meets], seam)
+        found.append((meets, shapely.transform(sides, lambda points: points * [0, 1])))
+    (one, west), (other, east) = found
+    k, n = shapely.STRtree(west).query(east, predicate="intersects")
+    # They may touch at a point alone.
+    is_side = shapely.length(shapely.intersection(west[n], east[k])) > 0
+    same = is_side & (number[one[n]] == number[other[k]])
+    return rem_components(number.size, one[n[same]], other[k[same]])
 
 
 def _mended(areas: Any) -> Any:
@@ -268,7 +304,8 @@ def _without_straight_corners(rings: Chains) -> Chains:
         straight |= (along[before] == along) & (along[after] == along)
     kept = ~(straight & rings.corner)
     ends = np.append(0, np.cumsum(kept))[rings.ends]
-    return Chains(rings.rows[kept], rings.columns[kept], rings.corner[kept], ends, rings.number)
+    rows, columns, corner = rings.rows[kept], rings.columns[kept], rings.corner[kept]
+    return Chains(rows, columns, corner, rings.keys[kept], ends, rings.number)
 
 
 def _on_map(chains: Chains, place: Georeference, shape: tuple[int, int]) -> tuple[Reals, bool]:

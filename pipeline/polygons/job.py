@@ -13,7 +13,7 @@ from orograph.engines.sweep_problems import Table
 from orograph.run.context import RunContext
 from orograph.run.job import Job, layer_job
 from orograph.run.options import RunSpec
-from orograph.tiles.arrays import Reals
+from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.errors import InputError, RunError, report_missing
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Node
@@ -92,6 +92,20 @@ def check_shapely(operation: str) -> None:
     """Raise OrographError if Shapely, which makes the geometries, is not installed."""
     with report_missing(operation, "shapely"):
         import shapely  # noqa: F401
+
+
+def join_geometries(
+    geometries: Array, area: Integers, join: Callable[..., Any]
+) -> tuple[Array, Integers]:
+    """Return one geometry for each area, and the first part of each; one part alone stays.
+
+    ``join`` makes a geometry of several parts, such as `shapely.multipolygons`.
+    """
+    _, first, of_area = np.unique(area, return_index=True, return_inverse=True)
+    order, alone = np.argsort(of_area, kind="stable"), np.bincount(of_area) == 1
+    joined = np.asarray(join(geometries[order], indices=of_area[order]), object)
+    joined[alone] = geometries[first[alone]]
+    return joined, first
 
 
 def edges_of_cells(

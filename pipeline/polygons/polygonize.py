@@ -10,7 +10,7 @@ import numpy as np
 
 from orograph.engines.sweep_problems import Table
 from orograph.operations.operation import operation
-from orograph.polygons.job import check_shapely, edges_of_cells, tracing_job
+from orograph.polygons.job import check_shapely, edges_of_cells, join_geometries, tracing_job
 from orograph.polygons.tracing import Rings, Tracing, join_tables
 from orograph.results.names import name_labels
 from orograph.run.options import LayerOptions, RunSpec
@@ -125,9 +125,6 @@ def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: b
         found, of_label = np.unique(found, return_inverse=True)
         areas = shapely.multipolygons(areas[order], indices=of_label[order])
     elif rings.area is not None:
-        _, first, of_area = np.unique(rings.area, return_index=True, return_inverse=True)
-        order, alone = np.argsort(of_area, kind="stable"), np.bincount(of_area) == 1
-        joined = np.asarray(shapely.multipolygons(areas[order], indices=of_area[order]), object)
-        joined[alone] = areas[first[alone]]
-        areas, found = joined, found[first]
+        areas, first = join_geometries(areas, rings.area, shapely.multipolygons)
+        found = found[first]
     return VectorLayer(np.asarray(areas, object), {"label": found}, place.map_crs)

@@ -487,10 +487,11 @@ def layer_job(
         engine: Engine = on_backend(problem, backend).engine(rasters, context)
         return engine
 
+    layout = layout_of(rasters[0], spec, problem.least_tile)
     return UnstoredJob(
         rasters,
         rasters[0].shape,
-        layout_of(rasters[0], spec, problem.least_tile),
+        layout,
         choose_backend(problem.stage, rasters, spec, problem.lacking),
         problem.name,
         make_engine,
@@ -498,6 +499,7 @@ def layer_job(
         partial(problem.compile_kernels, [raster.dtype for raster in rasters], True),
         is_layer=True,
         cut_at_seam=cut_at_seam,
+        wraps=problem.may_wrap and goes_around(rasters[0], spec, layout.tile, problem.least_tile),
         problem=problem,
         spec=spec,
     )

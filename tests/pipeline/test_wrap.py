@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (registers `.rio`)
+import shapely
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
 from distributed import Client
@@ -93,10 +94,8 @@ def edges(shape: tuple[int, int], connectivity: int) -> Iterator[tuple[int, int,
                 yield y * width + x, (y + dy) * width + (x + dx) % width, bit
 
 
-def costs_from(
-    friction: np.ndarray[Any, Any], cell: tuple[int, int], connectivity: int
-) -> np.ndarray[Any, Any]:
-    """Return least costs from a cell by SciPy's Dijkstra, NaN where there are none."""
+def step_costs(friction: np.ndarray[Any, Any], connectivity: int) -> dict[tuple[int, int], float]:
+    """Return the least cost of a step between two cells, row-major, the smaller one first."""
     height, width = friction.shape
     steps = [s for s in FORWARD if connectivity > 4 or 0 in s]
     if connectivity == 16:
@@ -116,6 +115,14 @@ def costs_from(
         if np.isfinite(cost):
             a, b = sorted((y * width + x, to[0] * width + to[1]))
             least[a, b] = min(least.get((a, b), np.inf), cost)
+    return least
+
+
+def costs_from(
+    friction: np.ndarray[Any, Any], cell: tuple[int, int], connectivity: int
+) -> np.ndarray[Any, Any]:
+    """Return least costs from a cell by SciPy's Dijkstra, NaN where there are none."""
+    least, width = step_costs(friction, connectivity), friction.shape[1]
     ends = np.array(list(least), int).reshape(-1, 2).T
     graph = coo_matrix((list(least.values()), tuple(ends)), (friction.size, friction.size))
     found = dijkstra(graph.tocsr(), directed=False, indices=cell[0] * width + cell[1])
@@ -472,12 +479,13 @@ def test_a_global_raster_gets_one_warning() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda raster, **wrap: og.isochrones(raster, [1.5], **wrap),
         lambda raster, **wrap: og.cost_distance(
             raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
         ),
         lambda raster, **wrap: og.region_network(raster, [(5, 10), (95, 10)], **wrap),
-        lambda raster, **wrap: og.isochrones.plan(raster, [1.5], **wrap),
+        lambda raster, **wrap: og.cost_distance.plan(
+            raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
+        ),
     ],
 )
 def test_operations_that_do_not_go_around_refuse_it(call: Any) -> None:
@@ -505,6 +513,55 @@ def test_areas_are_cut_at_the_seam_and_are_those_of_components(seed: int) -> Non
         assert areas == sorted(parts["component_size"].values.tolist())
     of_labels, cut = og.polygonize(classes, wrap=True), og.polygonize(classes, wrap=False)
     assert [g.wkt for g in of_labels.geometry] == [g.wkt for g in cut.geometry]
+
+
+@pytest.mark.parametrize("polygons", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bands_and_lines_of_costs_are_those_of_a_rolled_raster(seed: int, polygons: bool) -> None:
+    case = Case(seed)
+    costs = case.heights(distinct=seed % 3 > 0)
+    if seed % 2:  # all cells have a value
+        costs = np.nan_to_num(costs)
+    levels = np.sort(case.random.choice(np.linspace(0, 1 if seed % 3 else 6, 13), 4, replace=False))
+    given: dict[str, Any] = {"polygons": polygons, **case.options}
+    size = shapely.area if polygons else shapely.length
+    for parts in (False, True):
+        layer = og.isochrones(costs, levels, parts=parts, **given)
+        whole = og.isochrones(costs, levels, parts=parts, **given | {"tile": 64})
+        assert [g.wkb for g in layer.geometry] == [g.wkb for g in whole.geometry]
+        assert shapely.is_valid(layer.geometry).all()
+        rolled = og.isochrones(case.rolled(costs), levels, parts=parts, **given)
+        name = "upper" if polygons else "level"
+        one, other = (
+            sorted(zip(found.columns[name], size(found.geometry).tolist()))
+            for found in (layer, rolled)
+        )
+        # as many parts, as those at the seam are one
+        np.testing.assert_allclose(one, other, 1e-9, 1e-9)
+        ends = shapely.bounds(layer.geometry).reshape(-1, 4)[:, [0, 2]]
+        assert ((ends >= -0.5) & (ends <= case.shape[1] - 0.5)).all()
+        if not polygons and seed % 2:
+            # no line ends at one side of the seam alone
+            rings = shapely.boundary(layer.geometry)
+            x, y = shapely.get_coordinates(rings).T
+            west, east = (np.sort(y[x == end]) for end in (-0.5, case.shape[1] - 0.5))
+            np.testing.assert_array_equal(west, east)
+
+
+def test_bands_of_a_globe_are_cut_at_the_date_line() -> None:
+    raster = globe()
+    cost = og.cost_distance(raster, [(178, 10)], wrap=True)["cost"]
+    bands = og.isochrones(cost, [2e6, 5e6], parts=True)  # costs that wrap have bands that do
+    first = bands.geometry[0]
+    assert first.geom_type == "MultiPolygon"
+    assert shapely.bounds(first)[[0, 2]].tolist() == [-180, 180]
+    assert not any(part.bounds[0] < 0 < part.bounds[2] for part in first.geoms)
+    (line, *_) = og.isochrones(cost, [2e6], polygons=False, parts=True).geometry
+    assert line.geom_type == "MultiLineString"
+    moved = og.isochrones(
+        cost.roll(lon=18, roll_coords=False), [2e6, 5e6], parts=True, wrap=True, tile=5
+    )
+    np.testing.assert_allclose(shapely.area(bands.geometry[:1]), shapely.area(moved.geometry[:1]))
 
 
 def test_a_last_tile_narrower_than_a_step_is_refused() -> None:

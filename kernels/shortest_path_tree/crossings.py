@@ -124,8 +124,8 @@ def _is_less(total, here, there, cost, one, other):
 def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
     """List the crossings into the cells of a row; return how many there are.
 
-    ``first`` is the number of the row's first cell, and what the number grows by from row to row,
-    and from cell to cell.
+    ``first`` is the number of the row's first cell, what the number grows by from row to row, and
+    from cell to cell, and the cell's column in the grid.
     ``buffers`` hold a chunk's steps, lengths, places and scratch.
     """
     dist, friction, elevation, labels, rules = borrowed((*tile, labels, rules))
@@ -160,6 +160,9 @@ def _list_row(y, tile, labels, rules, unassigned, first, buffers, listed):
                 one, other = zone[v + x], zone[u + x]
                 here = first[0] + (left + x) * first[2]
                 there = here - dy * first[1] + dx * first[2]
+                # Beyond the grid's columns it lies at the other end of its row.
+                beyond = (first[3] + left + x + dx) // abs(first[1])
+                there -= beyond * abs(first[1]) * first[2]
                 start, end = d[v + x], d[u + x]
                 swap = other < one
                 pairs[found, 0], pairs[found, 1] = (other, one) if swap else (one, other)
@@ -208,8 +211,9 @@ def _insert(count, done, listed, table, found):
 
 
 @compiled
-def _find(dist, labels, friction, elevation, rules, unassigned, first, down, right):
-    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's number.
+def _find(dist, labels, friction, elevation, rules, unassigned, first, down, right, x):
+    """Find the least crossing of each pair of labels in a tile; ``first`` is its corner's number,
+    and ``x`` the corner's column.
 
     Arrays are passed to functions that do much, since each pass counts their references.
     """
@@ -236,7 +240,7 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, down, rig
     cost = np.empty((32, 1), dist.dtype)
     found = 0
     for y in range(reach, dist.shape[0] - reach):
-        place = first + (y - reach) * down, down, right
+        place = first + (y - reach) * down, down, right, x
         tile = dist, friction, elevation
         count = _list_row(y, tile, zone, rules, unassigned, place, buffers, listed)
         done = 0
@@ -253,7 +257,13 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, down, rig
 
 
 def find_crossings(
-    state: TileState, labels: Integers, unassigned: int, first: int, down: int, right: int
+    state: TileState,
+    labels: Integers,
+    unassigned: int,
+    first: int,
+    down: int,
+    right: int,
+    column: int,
 ) -> Crossings:
     """Return the least crossing of each pair of labels in a tile, and into the cells before it.
 
@@ -270,9 +280,11 @@ def find_crossings(
     first, down, right : int
         Number of the tile's first cell, and what numbers grow by from row to row, and from cell to
         cell of a row.
+    column : int
+        Column of the tile's first cell in the grid, which has ``abs(down)`` columns.
     """
     arrays = state.dist, labels, state.friction, state.elevation
-    return Crossings(*_find(*arrays, state.rules, unassigned, first, down, right))
+    return Crossings(*_find(*arrays, state.rules, unassigned, first, down, right, column))
 
 
 @compiled

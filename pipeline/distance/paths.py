@@ -28,7 +28,7 @@ from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.raster.snapping import SnapLike
-from orograph.tiles.raster.wrap import turn_of
+from orograph.tiles.raster.wrap import states_wrap, turn_of
 from orograph.tiles.vector.turns import turns_of, unwound
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def least_cost_path(
     costs = open_raster(dataset[variable])
     place = directions.georeference
     places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
-    reader = PathReader(directions, dataset, place.orientation)
-    turn = turn_of(directions) if reader.wraps else None
+    turn = turn_of(directions) if states_wrap(directions) else None
+    reader = PathReader(directions, dataset, place.orientation, wraps=turn is not None)
     allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
     several = dataset.attrs.get(SOURCE_RUNS, 1) > 1
     if several and allocation is None:

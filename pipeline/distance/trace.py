@@ -24,7 +24,6 @@ from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
-from orograph.tiles.raster.wrap import states_wrap
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,7 +34,9 @@ READ_SIDE = 512
 class PathReader:
     """Reader of back directions that keeps the last windows it has read."""
 
-    def __init__(self, directions: Raster, result: xr.Dataset, orientation: Orientation) -> None:
+    def __init__(
+        self, directions: Raster, result: xr.Dataset, orientation: Orientation, *, wraps: bool
+    ) -> None:
         self._directions = directions
         self._result = result
         # of each code by the compass that by rows and columns
@@ -43,7 +44,7 @@ class PathReader:
         # Other codes stand for sources, links and unreached cells. They stay.
         self._codes[1 : len(CODES) + 1] = 1 + orientation.order(list(CODES))
         self._side = directions.tile or READ_SIDE
-        self.wraps = states_wrap(directions)
+        self.wraps = wraps
         """Whether paths go on from the last column to the first."""
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 

@@ -482,7 +482,6 @@ def test_a_global_raster_gets_one_warning() -> None:
         lambda raster, **wrap: og.cost_distance(
             raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
         ),
-        lambda raster, **wrap: og.region_network(raster, [(5, 10), (95, 10)], **wrap),
         lambda raster, **wrap: og.cost_distance.plan(
             raster, [(5, 10)], cost="eikonal", cell_size=1, **wrap
         ),
@@ -562,6 +561,69 @@ def test_bands_of_a_globe_are_cut_at_the_date_line() -> None:
         cost.roll(lon=18, roll_coords=False), [2e6, 5e6], parts=True, wrap=True, tile=5
     )
     np.testing.assert_allclose(shapely.area(bands.geometry[:1]), shapely.area(moved.geometry[:1]))
+
+
+@pytest.mark.filterwarnings("ignore:.*no link was found")
+@pytest.mark.parametrize("connectivity", [4, 8, 16])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_links_of_regions_are_those_of_an_explicit_graph(seed: int, connectivity: int) -> None:
+    case = Case(seed, 2 if connectivity == 16 else 1)
+    friction = 0.1 + case.random.random(case.shape)
+    friction[case.random.random(case.shape) < 0.2] = np.nan
+    friction.flat[0] = 1
+    regions = np.zeros(case.shape, int)
+    valid = np.argwhere(np.isfinite(friction))
+    count = min(len(valid), int(case.random.integers(1, 7)))
+    for label, (y, x) in enumerate(case.random.permutation(valid)[:count].tolist(), 1):
+        regions[y, x : x + 2] = label
+        if x + 1 == case.shape[1]:
+            regions[y, 0] = label  # one region over the seam
+    regions[np.isnan(friction)] = 0
+    given: dict[str, Any] = {"connectivity": connectivity, **case.options}
+    near = np.full((count + 1, *case.shape), np.inf)
+    for label in range(1, count + 1):
+        for cell in np.argwhere(regions == label).tolist():
+            costs = costs_from(friction, (cell[0], cell[1]), connectivity)
+            near[label] = np.fmin(near[label], costs)
+    zone, cost = near.argmin(0).ravel(), near.min(0).ravel()
+    links: dict[tuple[int, int], float] = {}
+    for (a, b), step in step_costs(friction, connectivity).items():
+        if zone[a] != zone[b] and zone[a] and zone[b]:
+            pair = min(zone[a], zone[b]), max(zone[a], zone[b])
+            links[pair] = min(links.get(pair, np.inf), cost[a] + step + cost[b])
+    layer = og.region_network(friction, regions, connections="neighbours", **given)
+    assert list(zip(layer.columns["from"], layer.columns["to"])) == sorted(links)
+    np.testing.assert_allclose(layer.columns["cost"], [links[p] for p in sorted(links)], 1e-12)
+    whole = og.region_network(friction, regions, connections="neighbours", **given | {"tile": 64})
+    assert [g.wkb for g in layer.geometry] == [g.wkb for g in whole.geometry]
+    for connections in ("mst", "neighbours"):
+        one, other = (
+            og.region_network(*rasters, connections=connections, **given).columns
+            for rasters in (
+                (friction, regions),
+                (case.rolled(friction), case.rolled(regions)),
+            )
+        )
+        for name in ("from", "to", "cost", "length"):
+            np.testing.assert_array_equal(one[name], other[name])
+        around = (one["from_col"] + case.roll) % case.shape[1]
+        np.testing.assert_array_equal(around, other["from_col"])
+
+
+def test_links_of_regions_are_cut_at_the_seam() -> None:
+    layer = og.region_network(globe(), [(-165, 10), (165, 10)], wrap=True)
+    (line,), (length,) = layer.geometry, layer.columns["length"]
+    assert line.geom_type == "MultiLineString"
+    assert length < 5e6
+
+
+def test_of_links_of_equal_cost_the_first_in_the_raster_is_chosen() -> None:
+    regions = np.zeros((1, 8), int)
+    regions[0, [5, 1]] = 1, 2
+    for tile in (3, 64):
+        layer = og.region_network(np.ones((1, 8)), regions, wrap=True, tile=tile)
+        assert layer.columns["cost"].tolist() == [4]  # from column 3, and from 7 over the seam
+        assert [int(layer.columns[name][0]) for name in ("from_col", "to_col")] == [3, 2]
 
 
 def test_a_last_tile_narrower_than_a_step_is_refused() -> None:

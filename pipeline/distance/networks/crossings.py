@@ -40,8 +40,10 @@ from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.wrap import turn_of
 from orograph.tiles.store.create import Variable
 from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.turns import Turn, lines_of, unwound
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class ZoneCrossings(TracingProblem):
 
     name = "region-network"
     backend = "numba"
+    may_wrap = True
 
     allocation: AllocationProblem
     shape: tuple[int, int]
@@ -101,7 +104,7 @@ class ZoneCrossings(TracingProblem):
         orientation, width = self.allocation.orientation, self.shape[1]
         corner = int(orientation.turn_cells(window.y * width + window.x, self.shape))
         down, right = orientation.south * width, orientation.east
-        found = find_crossings(tile, labels, NO_SOURCE, corner, down, right)
+        found = find_crossings(tile, labels, NO_SOURCE, corner, down, right, window.x)
         rows, columns, _, own = self.allocation.sources_in(window, frame, surface)
         at = rows + self.halo, columns + self.halo
         merged = _merged(own, labels[at], corner + rows * down + columns * right, tile.dist[at])
@@ -168,7 +171,8 @@ class RegionNetwork(StagedProblem):
         """Return the links as lines on the grid of a raster."""
         parts: Any = engine[1]
         crossings = least_of([Crossings(**table) for table in parts.tables()])
-        return links_of(self._chosen(crossings), parts.directions, like)
+        turn = turn_of(like) if parts.context.quadtree.wraps else None
+        return links_of(self._chosen(crossings), parts.directions, like, turn)
 
     def _chosen(self, crossings: Crossings) -> Crossings:
         """Return the crossings of the links that were requested."""
@@ -187,16 +191,20 @@ class RegionNetwork(StagedProblem):
         return Crossings(*(array[kept] for array in crossings))
 
 
-def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLayer:
-    """Return the link over each crossing as a line from the smaller label to the greater one."""
-    import shapely
+def links_of(
+    crossings: Crossings, directions: Raster, like: Raster, turn: Turn | None
+) -> VectorLayer:
+    """Return the link over each crossing as a line from the smaller label to the greater one.
+
+    ``turn`` is that of a grid that wraps, at whose seam lines are cut.
+    """
     import xarray as xr
 
     place, width = like.georeference, like.shape[1]
     # Cells were numbered from the north-west; turned again, they are those of the raster.
     numbers = place.orientation.turn_cells(crossings.cells, like.shape)
     ends = np.stack(np.divmod(numbers, width), axis=2)
-    reader = PathReader(directions, xr.Dataset(), place.orientation)
+    reader = PathReader(directions, xr.Dataset(), place.orientation, wraps=turn is not None)
     cells, counts = reader.trace_all(ends.reshape(-1, 2))
     first = (np.cumsum(counts) - counts).reshape(-1, 2)
     back, onward = counts.reshape(-1, 2).T
@@ -209,16 +217,15 @@ def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLa
     within = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     cells = cells[np.repeat(begin, pieces) + np.repeat(step, pieces) * within]
     points, counts = coordinates_of(cells[:, 0], cells[:, 1], place), back + onward
-    geometry = shapely.linestrings(points, indices=np.repeat(np.arange(len(ends)), counts))
     columns = {
         "from": crossings.labels[:, 0],
         "to": crossings.labels[:, 1],
         "cost": crossings.cost,
-        "length": line_lengths(points, counts, place.map_crs),
+        "length": line_lengths(unwound(points, turn), counts, place.map_crs),
         "from_row": ends[:, 0, 0],
         "from_col": ends[:, 0, 1],
         "to_row": ends[:, 1, 0],
         "to_col": ends[:, 1, 1],
     }
     units = {"length": "m"} if place.map_crs is not None else {}
-    return VectorLayer(geometry, columns, place.map_crs, units=units)
+    return VectorLayer(lines_of(points, counts, turn), columns, place.map_crs, units=units)

@@ -20,6 +20,7 @@ from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import InputError, own_errors, report_missing
+from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.raster.raster import RasterLike, open_raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
@@ -133,7 +134,7 @@ def explore(
     if layer is not None:
         is_path = isinstance(result, LeastCostPath | LeastCostPaths)
         name = "path" if is_path else title
-        placed = layer.in_crs(DEGREES, "result")
+        placed = _on_map(layer, "result")
         areas = colour_areas(placed)
         groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, areas and areas[1]))
         bounds.append(placed.points()[0])
@@ -145,12 +146,12 @@ def explore(
         paths = [path for path in paths if len(path) > 1]
         if paths:
             lines = VectorLayer(np.array([LineString(path) for path in paths], object), {}, crs)
-            groups.append(_shapes(lines.in_crs(DEGREES, "result"), "path", PATHS))
+            groups.append(_shapes(_on_map(lines, "result"), "path", PATHS))
         for mark, places in marks:
             groups.append(_points(move_points(places, crs, DEGREES), mark.label, mark.colour))
             bounds.append(move_points(places, crs, DEGREES))
     if isinstance(marked, VectorLayer):
-        groups.append(_shapes(marked.in_crs(DEGREES, "sources"), "source", SOURCES))
+        groups.append(_shapes(_on_map(marked, "sources"), "source", SOURCES))
     elif marked is not None:
         groups.append(_points(move_points(marked, crs, DEGREES), "source", SOURCES))
     # A map that was passed in keeps its view and its controls.
@@ -183,6 +184,13 @@ def _add_image(
         group
     )
     return corners
+
+
+def _on_map(layer: VectorLayer, name: str) -> VectorLayer:
+    """Return a layer in degrees, cut at the 180th meridian unless it was in degrees before."""
+    if layer.crs is None or parse_crs(layer.crs, name).is_geographic:
+        return layer.in_crs(DEGREES, name)
+    return layer.in_degrees(DEGREES, name)
 
 
 def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = None) -> FeatureGroup:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from orograph.plotting.layers import PATHS, draw_points, halo
 from orograph.results.opening import is_table_path, open_result
 from orograph.tiles.errors import InputError
+from orograph.tiles.vector.turns import split_turns, stated_turn, unwound
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -87,12 +88,18 @@ def draw_table(
 def read_marks(
     table: xr.Dataset,
 ) -> tuple[str, list[Coordinates], list[tuple[Marks, Coordinates]]]:
-    """Return the title of a table, its paths, and the places of each kind of mark."""
+    """Return the title of a table, its paths, and the places of each kind of mark.
+
+    Paths over the seam of a grid that wraps are cut there.
+    """
     title, kinds = next(drawn for name, drawn in _TABLES.items() if name in table)
     paths = []
     if "path_cells" in table:
         stops = np.cumsum(table["path_cells"].values)[:-1]
         paths = np.split(np.stack([table["path_x"].values, table["path_y"].values], axis=1), stops)
+        if (turn := stated_turn(table.attrs)) is not None:
+            lines = (unwound(path, turn) for path in paths if len(path) > 1)
+            paths = [piece for line in lines for piece in split_turns(line, *turn)]
     marks = []
     marked: set[tuple[float, ...]] = set()
     for kind in kinds:

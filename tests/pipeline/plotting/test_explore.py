@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
+import shapely
 import xarray as xr
 from matplotlib.image import imread
 from shapely import LineString, Point
@@ -202,3 +203,29 @@ def test_what_has_no_place_on_a_map_is_refused(dem: xr.DataArray) -> None:
 def test_an_accessor(dem: xr.DataArray) -> None:
     assert isinstance(og.walking_time(dem, START).orograph.explore(), folium.Map)
     assert isinstance(dem.orograph.explore(), folium.Map)
+
+
+def test_no_shape_of_a_globe_leads_across_the_map() -> None:
+    cells = np.random.default_rng(1).random((20, 60)) + 1
+    x, y = -177 + 6.0 * np.arange(60), 57 - 6.0 * np.arange(20)
+    degrees = xr.DataArray(cells, {"y": y, "x": x}, ("y", "x"), "h").rio.write_crs(4326)
+    # the extent of EASE-Grid 2.0, which ends a little beyond 180 degrees
+    metres = degrees.assign_coords(x=x * 17367530.45 / 180, y=y * 1e5).rio.write_crs(6933)
+    for globe in (degrees, metres):
+        ends = [(float(globe.x[n]), float(globe.y[8])) for n in (1, 57)]
+        both = ("cost", "back_direction")
+        cost = og.cost_distance(globe, ends[:1], outputs=both, wrap=True)
+        for result in (
+            og.least_cost_path(cost, ends[1:]),
+            og.pass_elevation(globe, ends[:1], ends[1:], paths=True, wrap=True),
+            og.isochrones(cost["cost"], [2e6], polygons=False),
+            og.region_network(globe, ends, wrap=True),
+        ):
+            found = [f["geometry"] for f in shapes(og.explore(result))]
+            lines = [g for g in found if "Line" in g["type"]]
+            assert lines
+            parts = shapely.get_parts([shapely.from_geojson(json.dumps(line)) for line in lines])
+            assert len(parts) > 1
+            for part in parts:
+                step = np.abs(np.diff(shapely.get_coordinates(part)[:, 0]))
+                assert step.max() <= 6 + 1e-6

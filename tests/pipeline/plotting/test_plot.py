@@ -524,3 +524,11 @@ def test_a_figure_that_is_closed_is_not_kept() -> None:
     del axes
     gc.collect()
     assert figure() is None
+
+
+def test_paths_of_a_table_are_cut_at_the_seam_of_a_globe() -> None:
+    heights = np.random.default_rng(1).random((5, 40))
+    table = og.pass_elevation(heights, [(1, 2)], [(38, 2)], paths=True, wrap=True)
+    lines = [line.get_xdata() for line in og.plot(table).lines if line.get_linestyle() != "None"]
+    assert len(lines) == 2
+    assert all(np.abs(np.diff(line)).max() <= 1 for line in lines)

@@ -177,8 +177,7 @@ def _add_image(
 
     left, right, bottom, top = extent
     corners = move_points(np.array([[left, bottom], [right, top]]), MERCATOR, DEGREES)
-    if corners[1, 0] < corners[0, 0]:  # over the 180th meridian
-        corners[1, 0] += 360.0
+    corners[:, 0] = np.array([left, right]) * 180 / HALF  # also beyond 180 degrees
     pixels = np.round(colours * 255).astype(np.uint8)
     ImageOverlay(pixels, bounds=corners[:, ::-1].tolist(), opacity=opacity, pixelated=True).add_to(
         group

@@ -92,8 +92,14 @@ def read_picture(
     extent = (left, right, bottom, top)
     # Pictures have even pixels: a raster in another CRS, or with uneven coordinates, is resampled.
     if transformer is not None or (place.transform is None and min(raster.shape) > 1):
+        middle = 0.0
+        if transformer is not None and place.in_degrees and max(-left, right) > 180:
+            # A Mercator map shifts what is turned around the globe, and ends half a turn away.
+            projection = getattr(transformer.target_crs, "coordinate_operation", None)
+            if projection is not None and "Pseudo Mercator" in projection.method_name:
+                middle = (left + right) / 2
         extent, rows, columns = _pixels(
-            extent, sides, raster.shape, transformer, max_pixels, argument, within
+            extent, sides, raster.shape, transformer, max_pixels, argument, within, middle
         )
         inside = (rows >= 0) & (columns >= 0)
         at = tuple(
@@ -151,12 +157,15 @@ def _pixels(
     max_pixels: int,
     argument: str,
     within: tuple[float, float],
+    middle: float,
 ) -> tuple[Extent, Array, Array]:
     """Return the extent of even pixels in the CRS of the map, and their rows and columns.
 
-    Rows and columns are those of the raster in which the centres of pixels lie; -1 outside.
+    Rows and columns are those of the raster in which the centres of pixels lie; -1 outside. A
+    raster with longitudes beyond 180 degrees is brought to the map with its ``middle`` at 0.
     """
     left, right, bottom, top = extent
+    left, right, shift = left - middle, right - middle, 0.0
     if transformer is not None:
         from pyproj.exceptions import ProjError
 
@@ -169,6 +178,7 @@ def _pixels(
             ) from None
         bottom, top = max(bottom, within[0]), min(top, within[1])
         right += 360.0 if right < left else 0.0  # over the 180th meridian
+        shift = middle * transformer.transform(1, 0)[0] if middle else 0.0
     if not np.isfinite([left, right, bottom, top]).all():
         raise InputError(
             f"{argument}: parts of it have no place in the CRS of the axes; clip it, or draw it on "
@@ -183,8 +193,8 @@ def _pixels(
     )
     if transformer is not None:
         xs, ys = transformer.transform(xs, ys, direction="INVERSE")
-    rows, columns = _containing(ys, sides[0]), _containing(xs, sides[1])
-    return (left, right, bottom, top), rows, columns
+    rows, columns = _containing(ys, sides[0]), _containing(xs + middle, sides[1])
+    return (left + shift, right + shift, bottom, top), rows, columns
 
 
 def _containing(values: Array, sides: Array) -> Array:

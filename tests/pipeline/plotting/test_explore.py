@@ -229,3 +229,16 @@ def test_no_shape_of_a_globe_leads_across_the_map() -> None:
             for part in parts:
                 step = np.abs(np.diff(shapely.get_coordinates(part)[:, 0]))
                 assert step.max() <= 6 + 1e-6
+
+
+@pytest.mark.parametrize("columns", [360, 20])
+def test_a_raster_with_longitudes_beyond_180_degrees_is_a_whole_picture(columns: int) -> None:
+    x = (0.5 if columns == 360 else 170.5) + np.arange(columns)
+    cells = np.tile(x, (20, 1))
+    raster = xr.DataArray(cells, {"y": 9.5 - np.arange(20), "x": x}, ("y", "x"), "w")
+    (image,) = images(og.explore(raster.rio.write_crs(4326), tiles=None))
+    corners = [(-10, x[0] - 0.5), (10, x[-1] + 0.5)]
+    np.testing.assert_allclose(image[1], corners, atol=1e-6)
+    colours = matplotlib.colormaps["viridis"]((x - x[0]) / (columns - 1))
+    for longitude, colour in list(zip(x.tolist(), colours, strict=True))[:: columns // 10]:
+        np.testing.assert_allclose(pixel(image, longitude, 0.5)[:3], colour[:3], atol=0.02)

@@ -43,6 +43,10 @@ class SnapRadius(NamedTuple):
         return bool(self.cells or self.metres)
 
 
+ROUNDING = 2.0**-40
+"""Relative error of a distance, at most."""
+
+
 def parse_snap(snap: SnapLike, place: Georeference | None) -> SnapRadius:
     """Return how far points on a grid may be moved by the argument ``snap``.
 
@@ -66,7 +70,9 @@ def parse_snap(snap: SnapLike, place: Georeference | None) -> SnapRadius:
                 f"snap: {shown(snap)}, but nothing tells the unit of the grid, which has no CRS; "
                 "pass a number of cells"
             )
-        return SnapRadius(None, float(length[1]) * unit.metres, f"{length[1]} {unit.name}")
+        # A cell just as far away counts, whatever its distance is rounded to.
+        radius = float(length[1]) * unit.metres * (1 + ROUNDING)
+        return SnapRadius(None, radius, f"{length[1]} {unit.name}")
     if isinstance(snap, bool | np.bool_):
         snap = SNAP_CELLS if snap else 0
     if not isinstance(snap, Integral) or not 0 <= snap <= LONGEST_SIDE:

@@ -75,6 +75,16 @@ def test_the_same_length_in_another_unit_and_a_number_of_cells() -> None:
         xr.testing.assert_identical(og.cost_distance(raster, [point], snap=snap), expected)
 
 
+def test_a_cell_just_as_far_away_as_the_length_is_within_it() -> None:
+    raster = ground("US survey feet").fillna(1)
+    for steps in range(1, 9):
+        cells = raster.copy()
+        cells[:, : steps + 3] = np.nan
+        point = float(raster.x[3]), float(raster.y[9])
+        found = og.cost_distance(cells, [point], snap=f"{250 * steps} us-ft", cell_size=1)
+        assert found["cost"].values[9, steps + 3] == 0
+
+
 def test_points_that_stay_are_moved_by_nothing() -> None:
     raster = ground("metres")
     row, column = np.argwhere(~np.isnan(raster.values))[0].tolist()

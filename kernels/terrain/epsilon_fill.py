@@ -146,7 +146,8 @@ def first_level(filled: Array, drains: Array, neighbours: int) -> Any:
     """Return the first cell from which water cannot go on, row-major in the tile, or -1.
 
     Water of a reached cell leaves there, or goes on to a lower neighbour. One that is not reached
-    has no reached neighbour, but where heights overflow.
+    has no reached neighbour, but where heights overflow, and where its only step leads to another
+    that is not: ``drains`` is true of cells with a fixed step too.
     """
     height, width = drains.shape
     for y in range(height):

@@ -172,7 +172,10 @@ class Directions(FrontierProblem):
         steps = self.fixed.steps[which]
         dy, dx = np.array([*STEPS, (0, 0)]).T[:, np.minimum(steps, len(STEPS))]
         falls = surface[y + 1 + dy, x + 1 + dx] < surface[y + 1, x + 1]
-        taken = (falls | (steps >= LEAVES)) & (numbers[y, x] != MISSING)
+        leaves = steps >= LEAVES
+        if self.outlets is not None and self.outlets.closed:
+            leaves[:] = False
+        taken = (falls | leaves) & (numbers[y, x] != MISSING)
         numbers[y[taken], x[taken]] = steps[taken]
 
     @property

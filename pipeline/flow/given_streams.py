@@ -32,6 +32,7 @@ from orograph.tiles.warn import warn_user
 
 STREAMS, BURNED = "streams", "burned"
 """Names of the raster that marks streams, and of the raster in which they are lowered."""
+LARGEST = float(np.finfo(np.float64).max)
 _NUMBER = np.full((3, 3), FREE)
 """Number of the step by rows and columns from -1."""
 for _number, (_dy, _dx) in enumerate(STEPS):
@@ -122,7 +123,7 @@ def parse_streams(
     InputError
         If they are neither a raster nor lines, lines form a loop, or nothing would be lowered.
     """
-    depth = 0.0 if burn is None else float(check_number("burn", burn, 0))
+    depth = 0.0 if burn is None else float(check_number("burn", burn, 0, LARGEST))
     if streams is None:
         refuse_arguments("heights without streams=", burn=burn is not None)
         return NO_STREAMS

@@ -187,7 +187,8 @@ class EpsilonFill(FrontierProblem):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the rasters of a tile; refuse a cell that cannot lie above its neighbours."""
-        at = first_level(state.filled, state.ends, self.connectivity)
+        drains = state.ends | (state.fixed < FREE) if state.fixed.size else state.ends
+        at = first_level(state.filled, drains, self.connectivity)
         if at >= 0:
             why = f" is filled to no more than a neighbour, since {self.dtype} "
             if self.step:

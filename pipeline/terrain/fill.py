@@ -56,8 +56,8 @@ def fill_depressions(
         Depressions that are deeper, from their lowest cell to their spill level, are not filled.
     gradient : bool or float, optional
         Fill to a surface that drains: from each cell a path leads to an outlet that falls at every
-        step. A cell is raised to at least the given step above its lowest neighbour, in the unit of
-        heights, or with True to the next number above it that the dtype holds.
+        step. A cell is raised to the given step above its lowest neighbour, in the unit of
+        heights, or with True by the spacing of floats, the least there is; see Notes.
     outputs : sequence of {"filled", "depth", "depression"}
         Variables of the result.
     **options

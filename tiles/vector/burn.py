@@ -195,15 +195,20 @@ def chains(
     Beyond the grid columns and rows are -1 or their number. On a grid that ``wraps``, columns go
     around; on another of degrees what comes back from beyond an edge is a chain of its own.
     """
-    from shapely import bounds, get_coordinates, transform
+    from shapely import get_coordinates, transform
 
     in_cells = transform(lines, lambda points: cell_space(points, place, name))
     of = np.arange(len(lines))
     if not wraps:
         in_cells, of = _turned(in_cells, place, shape)
     points, line = get_coordinates(in_cells, return_index=True)
+    # On borders of cells ties go by the compass, in whichever order rows and columns are stored.
+    south, east = place.orientation
+    points = np.where((east < 0, south < 0), np.array(shape[::-1]) - points, points)
     if wraps:
-        points[:, 0] -= (np.floor(bounds(in_cells)[:, 0] / shape[1]) * shape[1])[line]
+        west = np.full(len(lines), np.inf)
+        np.minimum.at(west, line, points[:, 0])
+        points[:, 0] -= (np.floor(west / shape[1]) * shape[1])[line]
     # At a corner a third cell is passed only by rounding.
     at, own = _passed(points, line, (shape[0], 2 * shape[1]) if wraps else shape, CORNER)
     # The cell of the last point too, which on a border is that of another line that begins there.
@@ -218,7 +223,10 @@ def chains(
         column = _floor(at[:, 0], shape[1])
     new = np.ones(len(own), np.bool_)
     new[1:] = (own[1:] != own[:-1]) | (column[1:] != column[:-1]) | (row[1:] != row[:-1])
-    return column[new], row[new], own[new], of
+    column, row = column[new], row[new]
+    column = shape[1] - 1 - column if east < 0 else column
+    row = shape[0] - 1 - row if south < 0 else row
+    return column, row, own[new], of
 
 
 def join_corners(column: Indices, row: Indices, own: Indices) -> tuple[Indices, Indices, Indices]:

@@ -18,6 +18,7 @@ from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.marks import may_hold_mark
 from orograph.tiles.raster.points import PointsLike, cells_of
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.raster.snapping import (
@@ -30,6 +31,7 @@ from orograph.tiles.raster.snapping import (
     within,
 )
 from orograph.tiles.vector.layer import read_layer
+from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -126,6 +128,8 @@ def watersheds(
             snap=bool(reach),
             accumulation=accumulation is not None,
         )
+        if not may_hold_mark(labelled):
+            warn_user("outlets: no cell is one, so that no water passes any; are the labels all 0?")
         of_labels = LabelledWatersheds(
             *(code, None, None, None, None, labelled.nodata), orientation=orientation
         )

@@ -319,3 +319,44 @@ def test_two_workers_and_a_store_give_the_same_bits(
     og.flow_direction(heights, **given, out=out, tile=16, shard=32, client=clients(2))
     np.testing.assert_array_equal(og.open(out)["direction"], alone["direction"])
     assert og.flow_direction.plan(heights, **given).tasks > 0
+
+
+@pytest.mark.parametrize("places", [[(0, 1.5), (3, 1.5)], [(0.5, 3), (0.5, 0)], [(0, 1), (1.5, 1)]])
+@pytest.mark.parametrize("axis", ["y", "x"])
+@pytest.mark.filterwarnings("ignore:streams. ends of lines")
+def test_a_line_along_borders_of_cells_goes_by_the_compass(places: Any, axis: str) -> None:
+    y, x = [3.0, 2, 1, 0], [0.0, 1, 2, 3]
+    dem = xr.DataArray(np.full((4, 4), 5.0), {"y": y, "x": x}, ("y", "x"))
+    given: dict[str, Any] = {"streams": [LineString(places)], "burn": 1}
+    expected = og.flow_direction(dem, **given)["direction"]
+    turned = dem.sortby(axis, ascending=axis == "y")
+    found = og.flow_direction(turned, **given)["direction"]
+    xr.testing.assert_equal(found.sortby("y", ascending=False).sortby("x"), expected)
+
+
+def test_a_line_into_ground_that_no_outlet_drains_is_not_refused() -> None:
+    outlets = np.array([[0, 0, 0, 1]], np.uint8)
+    given: dict[str, Any] = {"edges": "closed", "outlets": outlets}
+    line = LineString([(1, 0), (0, 0)])
+    found = og.flow_direction(np.array([[5, 5, 9, 5.0]]), streams=line, tile=1, **given)
+    assert found["direction"].values[0, 3] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        og.flow_accumulation(found)
+
+
+def test_with_closed_edges_a_line_into_nodata_ends_before_it() -> None:
+    heights = np.array([[4, np.nan, 5, 5], [5, 9, 9, 5.0]])
+    outlets = np.zeros(heights.shape, np.uint8)
+    outlets[1, 3] = 1
+    line = LineString([(0, 0), (1, 0)])
+    found = og.flow_direction(
+        heights, streams=line, connectivity=4, edges="closed", outlets=outlets
+    )
+    assert found["direction"].values[0, 0] == 7
+    assert found.attrs["sink_count"] == 1
+
+
+def test_streams_are_lowered_by_a_finite_depth() -> None:
+    with pytest.raises(og.InputError, match=r"burn: inf; it must be a number, at least 0, at most"):
+        og.flow_direction(HEIGHTS, streams=HEIGHTS > 7, burn=np.inf)

@@ -89,6 +89,8 @@ ELSEWHERE = {"town.osm.pbf", "friction.zarr", "roads.gr"}
 """Files that the folder does not have, and other commands of the guides would need."""
 STORES = {
     "streams": "rasters with a table",
+    "network": "rasters with a table",
+    "relief": "several rasters",
     "roads": "a graph",
     "dem": "made by ingest, which only makes stores",
 }

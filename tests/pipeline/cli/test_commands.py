@@ -240,9 +240,11 @@ def test_points_may_be_in_files(dem: xr.DataArray, capsys: pytest.CaptureFixture
 def test_a_raster_that_wraps_is_cut_at_its_edges_by_a_switch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    costs, bands = str(tmp_path / "costs.tif"), str(tmp_path / "bands.gpkg")
-    og.to_file(og.cost_distance(np.ones((5, 9)), [(0, 2)], wrap=True), costs)
-    assert main(["isochrones", costs, "2", bands])
+    costs = og.cost_distance(np.ones((5, 9)), [(0, 2)], wrap=True)
+    friction, out = str(tmp_path / "friction.tif"), str(tmp_path / "out.zarr")
+    og.to_file(costs.assign(cost=costs["cost"] + 1), friction)
+    command = ["cost_distance", friction, out, "--cost", "eikonal", "--point", "0", "2"]
+    assert main(command)
     assert "pass --no-wrap" in capsys.readouterr().err
-    assert not main(["isochrones", costs, "2", bands, "--no-wrap"])
-    assert "1 geometries" in capsys.readouterr().out
+    assert not main([*command, "--no-wrap"])
+    assert "reached_cells: 45" in capsys.readouterr().out

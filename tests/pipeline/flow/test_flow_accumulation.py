@@ -220,7 +220,7 @@ def test_heights_in_place_of_directions_are_told_by_their_values(tmp_path: Path)
         for name in og.__all__
         if "codes" in getattr(getattr(og, name), "__signature__", signature(print)).parameters
     }
-    assert found - {"flow_direction"} == set(READ_DIRECTIONS)
+    assert found - {"flow_direction", "drainage_network"} == set(READ_DIRECTIONS)
     heights = np.linspace(250, 2295, 20).reshape(4, 5)
     og.to_geotiff(xr.DataArray(heights, dims=("y", "x")), tmp_path / "dem.tif")
     told = r"^direction: .*250 to 2295, are not codes of directions; .*og\.flow_direction"

@@ -135,7 +135,7 @@ class EpsilonFill(FrontierProblem):
         window = place.window
         there = valid_cells(elevation, self.nodata)
         heights = np.where(there, elevation, np.nan).astype(self.dtype)[window.within(frame)]
-        # Beyond the grid there are no heights either.
+        # Cells beyond the grid lack heights too.
         ring = np.zeros((window.height + 2, window.width + 2), np.bool_)
         y, x = frame.y - window.y + 1, frame.x - window.x + 1
         ring[y : y + frame.height, x : x + frame.width] = there

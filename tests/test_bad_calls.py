@@ -144,6 +144,22 @@ _OTHER_RASTER = bad.Kind(
 )
 
 
+ROUTING = {
+    "depressions": bad.choice("carve"),
+    "max_length": bad.integer(1, 1024, optional=True),
+    "max_depth": bad.number(-1, bad.NAN, optional=True),
+    "flats": bad.choice("steepest"),
+    "cell_size": COST_MODEL["cell_size"],
+    "connectivity": bad.choice(16),
+    "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
+    "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
+    "edges": bad.choice("shut"),
+    "streams": bad.BARRIERS,
+    "burn": bad.number(-1, bad.NAN, optional=True),
+}
+"""Keywords about how water flows over heights."""
+
+
 def _plans() -> dict[str, Function]:
     """The plan of each operation, which has options of its own."""
     kinds = {
@@ -454,18 +470,8 @@ FUNCTIONS = {
             "direction": bad.RASTER,
             "method": bad.choice("d9", optional=True),
             "weights": _OTHER_RASTER,
-            "depressions": bad.choice("carve", optional=True),
-            "max_length": bad.integer(1, 1024, optional=True),
-            "max_depth": bad.number(-1, bad.NAN, optional=True),
-            "flats": bad.choice("steepest", optional=True),
             "codes": bad.choice("d8", optional=True),
-            "cell_size": COST_MODEL["cell_size"],
-            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
-            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
-            "streams": bad.BARRIERS,
-            "burn": bad.number(-1, bad.NAN, optional=True),
-            "connectivity": bad.choice(16, optional=True),
-            "edges": bad.choice("shut", optional=True),
+            **ROUTING,
         },
     ),
     "watersheds": Function(
@@ -485,18 +491,8 @@ FUNCTIONS = {
             "elevation": bad.RASTER,
             "threshold": bad.number(0, -1, bad.NAN, float("inf")),
             "weights": _OTHER_RASTER,
-            "depressions": bad.choice("carve"),
-            "max_length": bad.integer(1, 1024, optional=True),
-            "max_depth": bad.number(-1, bad.NAN, optional=True),
-            "flats": bad.choice("steepest"),
             "codes": bad.choice("d8"),
-            "cell_size": COST_MODEL["cell_size"],
-            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
-            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
-            "streams": bad.BARRIERS,
-            "burn": bad.number(-1, bad.NAN, optional=True),
-            "connectivity": bad.choice(16),
-            "edges": bad.choice("shut"),
+            **ROUTING,
         },
     ),
     "flow_direction": Function(
@@ -505,18 +501,8 @@ FUNCTIONS = {
         {
             "elevation": bad.RASTER,
             "method": bad.choice("mfd"),
-            "depressions": bad.choice("carve"),
-            "max_length": bad.integer(1, 1024, optional=True),
-            "max_depth": bad.number(-1, bad.NAN, optional=True),
-            "flats": bad.choice("steepest"),
             "codes": bad.choice("d8", optional=True),
-            "cell_size": COST_MODEL["cell_size"],
-            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
-            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
-            "streams": bad.BARRIERS,
-            "burn": bad.number(-1, bad.NAN, optional=True),
-            "connectivity": bad.choice(16),
-            "edges": bad.choice("shut"),
+            **ROUTING,
         },
     ),
     "flow_distance": Function(

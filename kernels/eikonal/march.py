@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.graph.dijkstra import rise, sink
+from orograph.kernels.graph.dijkstra import leave_waiting, queue_waiting, rise, sink
 
 FAR = 2**60
 """Value of cells that nothing has reached."""
@@ -82,13 +82,8 @@ def march(values, costs, waiting, bound, limit):
     heap = np.empty(flat.size, np.int64)
     key = np.empty(flat.size, np.int64)
     place = np.full(flat.size, -1, np.int64)
-    size = 0
     # Cells of the halo wait as others do; they are only never lowered.
-    for cell in range(flat.size):
-        if wait[cell]:
-            wait[cell] = False
-            rise(heap, key, place, size, cell, flat[cell])
-            size += 1
+    size = queue_waiting(flat, wait, heap, key, place)
     settled = 0
     while size and key[0] <= bound:
         cell = heap[0]
@@ -119,8 +114,4 @@ def march(values, costs, waiting, bound, limit):
                 else:
                     rise(heap, key, place, place[there], there, found)
     # What is left in the heap is above the bound, and waits for the next call.
-    pending = np.inf
-    for i in range(size):
-        wait[heap[i]] = True
-        pending = min(pending, np.float64(key[i]))
-    return pending, settled
+    return leave_waiting(wait, heap, key, size), settled

@@ -54,6 +54,28 @@ def sink(heap, key, place, size, vertex, value):
     _put(heap, key, place, i, vertex, value)
 
 
+@compiled(inline=True)
+def queue_waiting(values, waiting, heap, key, place):
+    """Move all cells that wait into an empty heap, by their values; return how many there are."""
+    size = 0
+    for cell in range(values.size):
+        if waiting[cell]:
+            waiting[cell] = False
+            rise(heap, key, place, size, cell, values[cell])
+            size += 1
+    return size
+
+
+@compiled(inline=True)
+def leave_waiting(waiting, heap, key, size):
+    """Let the cells that are left in a heap wait; return the least of their values, or infinity."""
+    least = np.inf
+    for i in range(size):
+        waiting[heap[i]] = True
+        least = min(least, np.float64(key[i]))
+    return least
+
+
 @compiled
 def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cost: Any) -> None:
     """Lower the costs to the least from any start; what would be above `most` stays as it is.

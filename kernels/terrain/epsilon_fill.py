@@ -28,7 +28,7 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import STEPS
-from orograph.kernels.graph.dijkstra import rise, sink
+from orograph.kernels.graph.dijkstra import leave_waiting, queue_waiting, rise, sink
 from orograph.tiles.arrays import Array
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
@@ -99,13 +99,8 @@ def epsilon_fill(
     key = np.empty(flat.size, flat.dtype)
     place = np.full(flat.size, -1, np.int64)
     one, room = flat.dtype.type(1), np.empty(1, flat.dtype)
-    size = 0
     # Cells of the halo wait as others do, but are never lowered.
-    for cell in range(flat.size):
-        if wait[cell]:
-            wait[cell] = False
-            rise(heap, key, place, size, cell, flat[cell])
-            size += 1
+    size = queue_waiting(flat, wait, heap, key, place)
     settled = 0
     while size and key[0] <= bound:
         cell = heap[0]
@@ -134,11 +129,7 @@ def epsilon_fill(
                 else:
                     rise(heap, key, place, place[there], there, found)
     # What is left in the heap is above the bound, and waits for the next call.
-    pending = np.inf
-    for i in range(size):
-        wait[heap[i]] = True
-        pending = min(pending, np.float64(key[i]))
-    return pending, settled
+    return leave_waiting(wait, heap, key, size), settled
 
 
 @compiled

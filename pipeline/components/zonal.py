@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.arguments.cells import whole_labels
+from orograph.arguments.cells import EXACT, whole_labels
 from orograph.arguments.grids import check_same_grid
 from orograph.components.exact_groups import GroupSums, sums_of, sums_of_squares
 from orograph.components.table import cell_areas
@@ -42,8 +42,6 @@ OF_ZONES = ("cells", "area", "perimeter")
 OF_VALUES = ("count", "sum", "mean", "std", "min", "max")
 SUMS = ("area", "perimeter", "sum", "square")
 """Quantities that are summed exactly."""
-LARGEST = 2**53
-"""Whole numbers up to this are exact in float64."""
 SIDES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Steps across the sides of a cell."""
 
@@ -109,7 +107,7 @@ class Zonal(TracingProblem):
 def _of_values(group: Integers, count: int, values: Array, window: Window) -> Table:
     """Return the statistics of values by group."""
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        large = (values > LARGEST) | (values < (-LARGEST if values.dtype.kind == "i" else 0))
+        large = (values > EXACT) | (values < (-EXACT if values.dtype.kind == "i" else 0))
         if large.any():
             raise InputError(
                 f"values: {values[large][0]} in rows {window.y} to {window.y + window.height - 1}; "

@@ -535,8 +535,8 @@ class Distance(FrontierProblem):
             cells = inner_of(raster, halo)
             lost &= cells < BARRIER if self.dtype.kind == "i" else np.isfinite(cells)
         first: list[tuple[int, int, int]] = []
-        neighbors = NEIGHBOURS[: 4 if self.connectivity == 4 else 8]
-        for k, (dy, dx) in enumerate(neighbors):
+        neighbours = NEIGHBOURS[: 4 if self.connectivity == 4 else 8]
+        for k, (dy, dx) in enumerate(neighbours):
             y, x = halo + dy, halo + dx
             beside = lost & reached[y : y + height, x : x + width]
             # of each direction the first in the order of the raster
@@ -544,7 +544,7 @@ class Distance(FrontierProblem):
         if not first:
             return
         row, column, k = min(first)
-        dy, dx = neighbors[k]
+        dy, dx = neighbours[k]
         window = state.place.window
         heights = ""
         if "elevation" in self.nodata:

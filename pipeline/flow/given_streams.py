@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -12,13 +12,15 @@ import numpy as np
 from orograph.arguments.cells import refuse_inexact
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.places import values_at
+from orograph.arguments.routing import RoutingSpec
 from orograph.arguments.sources import geometries_inside, is_source
 from orograph.engines.map_overlap import LocalProblem
+from orograph.flow.outlets import leave_at
 from orograph.kernels.flow.codes import LEAVES, STEPS
 from orograph.kernels.flow.route import OUTSIDE, carry_least, order_leaving
 from orograph.run.problem import Bytes, CellCounts
 from orograph.terrain.epsilon_fill import FREE, FixedSteps
-from orograph.terrain.water import Marks
+from orograph.terrain.water import Marks, Outlets
 from orograph.tiles.arguments import check_number, refuse_arguments
 from orograph.tiles.arrays import Array, Integers, Reals
 from orograph.tiles.errors import InputError
@@ -27,7 +29,7 @@ from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.store.create import Variable
 from orograph.tiles.vector.burn import chains, join_corners, simple_parts
-from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
+from orograph.tiles.vector.layer import VectorLayer, read_layer
 from orograph.tiles.warn import warn_user
 
 STREAMS, BURNED = "streams", "burned"
@@ -101,35 +103,30 @@ class GivenStreams(NamedTuple):
         return None if self.burned is None else self.burned.lines
 
 
-NO_STREAMS = GivenStreams()
-
-
 def parse_streams(
     elevation: Raster,
-    streams: RasterLike | VectorLike | None,
-    burn: float | None,
-    connectivity: int,
+    given: RoutingSpec,
+    method: str,
     wraps: bool,
-    leaves: Callable[[Integers], Array],
-    **without: bool,
+    outlets: Outlets | None,
+    marked: Iterable[Raster],
 ) -> GivenStreams:
     """Check given streams, and bring lines to the grid.
 
-    ``leaves`` returns which of some cells, row-major in the grid, water leaves; ``without`` tells
-    by argument whether it is given, though it has no use beside lines.
+    ``marked`` are the rasters that mark some of the outlets.
 
     Raises
     ------
     InputError
         If they are neither a raster nor lines, lines form a loop, or nothing would be lowered.
     """
-    depth = 0.0 if burn is None else float(check_number("burn", burn, 0, LARGEST))
-    if streams is None:
-        refuse_arguments("heights without streams=", burn=burn is not None)
-        return NO_STREAMS
-    layer = read_layer(streams, STREAMS)
+    depth = 0.0 if given.burn is None else float(check_number("burn", given.burn, 0, LARGEST))
+    if given.streams is None:
+        refuse_arguments("heights without streams=", burn=given.burn is not None)
+        return GivenStreams()
+    layer = read_layer(given.streams, STREAMS)
     if layer is None:
-        raster = open_raster(cast("RasterLike", streams), argument=STREAMS)
+        raster = open_raster(cast("RasterLike", given.streams), argument=STREAMS)
         check_same_grid(STREAMS, raster, elevation)
         if not depth:
             raise InputError(
@@ -138,8 +135,21 @@ def parse_streams(
             )
         burned = BurnedStreams(elevation.nodata, depth, Marks(raster.nodata, None))
         return GivenStreams(burned, (raster,), {"burn": depth})
-    refuse_arguments("lines as streams=", **without)
-    return _of_lines(elevation, layer, depth, connectivity, wraps, leaves)
+    refuse_arguments(
+        "lines as streams=",
+        method=method != "d8",
+        depressions=given.depressions != "fill",
+        flats=given.flats == "gradient",
+    )
+    passed = _chains_of(elevation, layer, given.connectivity, wraps)
+    net, heights = _net_of(elevation, passed, wraps)
+    least = _least_upstream(net, heights, elevation.shape[1])
+    gaps = np.flatnonzero(net.steps == FREE)
+    gaps = gaps[~leave_at(net.cells[gaps], elevation, outlets, marked, wraps)]
+    notes = _tell(net, gaps, heights - least, depth, elevation.shape[1])
+    steps = FixedSteps(net.cells, net.steps, elevation.shape[1])
+    burned = BurnedStreams(elevation.nodata, depth, lines=steps, lowered=least - depth)
+    return GivenStreams(burned, (), {"burn": depth, **notes})
 
 
 class _Net(NamedTuple):
@@ -156,53 +166,35 @@ class _Net(NamedTuple):
     """Index of the line by which each goes on, or that ends there."""
 
 
-def _of_lines(
-    elevation: Raster,
-    layer: VectorLayer,
-    burn: float,
-    connectivity: int,
-    wraps: bool,
-    leaves: Callable[[Integers], Array],
-) -> GivenStreams:
-    """Return the streams of lines drawn downstream."""
+class _Chains(NamedTuple):
+    """Cells that lines pass, one chain after the other."""
+
+    row: Integers
+    column: Integers
+    number: Integers
+    """Number of the chain to which each cell belongs, ascending."""
+    line: Integers
+    """Number of the line of each chain."""
+
+
+def _chains_of(elevation: Raster, layer: VectorLayer, connectivity: int, wraps: bool) -> _Chains:
+    """Return the cells that lines pass, consecutive ones a step apart."""
     wrong = [kind for kind in (g.geom_type for g in layer.geometry) if "Line" not in kind]
     if wrong:
         raise InputError(f"streams: a {wrong[0]} among them; give lines drawn downstream alone")
     inside, moved = geometries_inside(layer, elevation, STREAMS, "skip")
-    number = np.flatnonzero(inside)
     parts, of = simple_parts(moved.geometry[inside])
-    column, row, chain, of_chain = chains(
+    column, row, number, of_chain = chains(
         parts, elevation.georeference, elevation.shape, wraps, STREAMS
     )
     if connectivity == 4:
-        column, row, chain = join_corners(column, row, chain)
-    net, heights = _net_of(elevation, column, row, chain, number[of[of_chain]], wraps)
-    order, circle = order_leaving(np.arange(len(net.cells)), net.onward)
-    if circle >= 0:
-        y, x = divmod(int(net.cells[circle]), elevation.shape[1])
-        raise InputError(
-            f"streams: line {net.line[circle]} leads in a loop through row {y}, column {x}; lines "
-            "must be drawn downstream: turn those that are drawn upstream, or leave out a branch"
-        )
-    least = heights.copy()
-    carry_least(order, net.onward, least)
-    rise = heights - least
-    gaps = np.flatnonzero(net.steps == FREE)
-    gaps = gaps[~leaves(net.cells[gaps])]
-    notes = _tell(net, gaps, rise, burn, elevation.shape[1])
-    steps = FixedSteps(net.cells, net.steps, elevation.shape[1])
-    burned = BurnedStreams(elevation.nodata, burn, lines=steps, lowered=least - burn)
-    return GivenStreams(burned, (), {"burn": burn, **notes})
+        column, row, number = join_corners(column, row, number)
+    return _Chains(row, column, number, np.flatnonzero(inside)[of[of_chain]])
 
 
-def _net_of(
-    elevation: Raster, column: Integers, row: Integers, chain: Integers, line: Integers, wraps: bool
-) -> tuple[_Net, Reals]:
-    """Return the cells that chains of cells pass, where each goes on, and their heights.
-
-    ``line`` is the number of the line of each chain.
-    """
-    height, width = elevation.shape
+def _net_of(elevation: Raster, given: _Chains, wraps: bool) -> tuple[_Net, Reals]:
+    """Return the cells that chains of cells pass, where each goes on, and their heights."""
+    (height, width), (row, column, chain, line) = elevation.shape, given
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     at = np.where(inside, row * width + column, -1)
     heights = np.zeros(len(at), elevation.dtype)
@@ -230,6 +222,20 @@ def _net_of(
         raise InputError("streams: all lines lie on nodata; check their CRS")
     net = _Net(cells, step[kept].astype(np.uint8), onward, line[chain[kept]])
     return net, heights[kept].astype(np.float64)
+
+
+def _least_upstream(net: _Net, heights: Reals, width: int) -> Reals:
+    """Return the least height of all cells that lead to each along lines, itself included."""
+    order, circle = order_leaving(np.arange(len(net.cells)), net.onward)
+    if circle >= 0:
+        y, x = divmod(int(net.cells[circle]), width)
+        raise InputError(
+            f"streams: line {net.line[circle]} leads in a loop through row {y}, column {x}; lines "
+            "must be drawn downstream: turn those that are drawn upstream, or leave out a branch"
+        )
+    least = heights.copy()
+    carry_least(order, net.onward, least)
+    return least
 
 
 def _refuse_loops(at: Integers, valid: Array, chain: Integers, line: Integers, width: int) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.places import are_valid, values_at
-from orograph.arguments.routing import OPEN
-from orograph.arguments.sources import Sources, SourcesLike, SourceSpec, is_source, parse_sources
+from orograph.arguments.routing import OPEN, RoutingSpec
+from orograph.arguments.sources import Sources, SourceSpec, is_source, parse_sources
 from orograph.terrain.water import Marks, Outlets
 from orograph.tiles.arguments import refuse_arguments
 from orograph.tiles.arrays import Integers
@@ -20,12 +20,7 @@ from orograph.tiles.raster.raster import Raster
 
 
 def parse_outlets(
-    elevation: Raster,
-    outlets: SourcesLike | None,
-    sinks: SourcesLike | None,
-    edges: str,
-    method: str | None,
-    depressions: str | None,
+    elevation: Raster, given: RoutingSpec, method: str
 ) -> tuple[Outlets | None, dict[str, Raster]]:
     """Check where water may leave; return it, and the rasters that mark it by argument.
 
@@ -35,16 +30,17 @@ def parse_outlets(
         If water could leave nowhere, or the method or the way to treat depressions has no use for
         outlets.
     """
-    closed = edges != OPEN
-    asked = {"outlets": outlets is not None, "sinks": sinks is not None, "edges": closed}
-    if isinstance(method, str) and method != "d8":
+    closed = given.edges != OPEN
+    places = {"outlets": given.outlets, "sinks": given.sinks}
+    asked = {name: place is not None for name, place in places.items()} | {"edges": closed}
+    if method != "d8":
         refuse_arguments(f"method={method!r}", **asked)
-    if isinstance(depressions, str) and depressions == "breach":
+    if given.depressions == "breach":
         refuse_arguments("depressions='breach'", **asked)
     origins = {
-        name: parse_sources(given, elevation, SourceSpec(), name=name, skips=False)
-        for name, given in (("outlets", outlets), ("sinks", sinks))
-        if given is not None
+        name: parse_sources(place, elevation, SourceSpec(), name=name, skips=False)
+        for name, place in places.items()
+        if place is not None
     }
     if not origins:
         if closed:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from orograph.arguments.routing import RoutingSpec
 from orograph.engines.stages import Stage, StagedProblem
 from orograph.flow.accumulation import Accumulation
 from orograph.flow.angles import Angles
 from orograph.flow.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.flow.breach.trenches import Trenches
 from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
-from orograph.flow.given_streams import BURNED, NO_STREAMS, STREAMS, BurnedStreams, GivenStreams
+from orograph.flow.given_streams import BURNED, STREAMS, BurnedStreams, GivenStreams
 from orograph.flow.split import SplitAccumulation
 from orograph.run.problem import on_backend
 from orograph.terrain.epsilon_fill import EpsilonFill
@@ -48,53 +49,45 @@ class Routing:
     def on(
         cls,
         elevation: Raster,
-        *,
-        depressions: str = "fill",
-        max_length: int | None = None,
-        max_depth: float | None = None,
-        flats: str = "nearest",
-        codes: str = "taudem",
-        cell_size: float | tuple[float, float] | None = None,
-        wraps: bool = False,
-        connectivity: int = 8,
-        outlets: Outlets | None = None,
-        marked: Sequence[str] = (),
-        streams: GivenStreams = NO_STREAMS,
+        given: RoutingSpec,
+        codes: str,
+        wraps: bool,
+        outlets: Outlets | None,
+        marked: Sequence[str],
+        streams: GivenStreams,
     ) -> Routing:
-        """Return how directions are found, with all arguments checked."""
+        """Return how directions are found, by keywords of which some are checked here."""
         limits = check_limits(
-            DEFAULT_LENGTH if max_length is None else max_length,
-            math.inf if max_depth is None else max_depth,
+            DEFAULT_LENGTH if given.max_length is None else given.max_length,
+            math.inf if given.max_depth is None else given.max_depth,
         )
-        if depressions != "breach":
+        breaches = given.depressions == "breach"
+        if not breaches:
             refuse_arguments(
-                f"depressions={depressions!r}",
-                max_length=max_length is not None,
-                max_depth=max_depth is not None,
+                f"depressions={given.depressions!r}",
+                max_length=given.max_length is not None,
+                max_depth=given.max_depth is not None,
             )
         place = elevation.georeference
         reciprocals = reciprocals_of(
-            step_lengths(place, elevation.shape, cell_size, slopes_only=True, wraps=wraps)
+            step_lengths(place, elevation.shape, given.cell_size, slopes_only=True, wraps=wraps)
         )
         directions = Directions(
             *(elevation.shape, elevation.nodata, reciprocals, codes),
-            gradients=flats == "gradient",
+            gradients=given.flats == "gradient",
             orientation=place.orientation,
-            connectivity=connectivity,
+            connectivity=given.connectivity,
             outlets=outlets,
             fixed=streams.fixed,
         )
-        if connectivity == 4:
-            refuse_arguments("connectivity=4", depressions=depressions == "breach")
         trenches = None
-        if depressions == "breach":
+        if breaches:
+            refuse_arguments("connectivity=4", depressions=given.connectivity == 4)
             trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
         # After trenches are dug, the depressions that no trench within the limits drains are
         # filled.
-        return cls(
-            *(directions, trenches, depressions != "keep", elevation.dtype, tuple(marked)),
-            streams.burned,
-        )
+        fill, dtype = given.depressions != "keep", elevation.dtype
+        return cls(directions, trenches, fill, dtype, tuple(marked), streams.burned)
 
     @property
     def surface(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.arguments.cells import refuse_cell
+from orograph.arguments.cells import EXACT, refuse_cell
 from orograph.arguments.grids import check_same_grid
 from orograph.components.table import cell_areas
 from orograph.flow.accumulation import MOST, NOTHING, AccumulationProblem, Amounts, Term
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 STATISTICS = ("count", "sum", "mean", "std", "min", "max")
 OF_SUMS = {"sum": SUM, "mean": MEAN, "std": STD}
 MOST_CLASSES = 255
-LARGEST = 2**53
-"""Whole numbers below this are exact in float64."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class Upstream(AccumulationProblem):
             return [np.where(known[at] == values, at, MOST_CLASSES).astype(np.uint8)]
         most = float(self.most if self.powers else np.finfo(np.float64).max)
         if given.dtype.kind in "iu":
-            most = min(most, LARGEST - 1)
+            most = min(most, EXACT - 1)
         large = (np.abs(values) > most) & (numbers != MISSING)
         if large.any():
             why = f"; a value must be {most:.4g} at most in size: divide all, or subtract an offset"
@@ -300,7 +298,7 @@ def upstream(
 def _parse_classes(classes: Sequence[int]) -> tuple[int, ...]:
     """Return the classes in ascending order, each once."""
     known = classes if isinstance(classes, Iterable) and not isinstance(classes, bytes) else ()
-    given = {check_integer("classes", c, 1 - LARGEST, LARGEST - 1) for c in known}
+    given = {check_integer("classes", c, 1 - EXACT, EXACT - 1) for c in known}
     if not 0 < len(given) <= MOST_CLASSES:
         raise InputError(f"classes: {shown(classes)}; give 1 to {MOST_CLASSES} whole numbers")
     return tuple(sorted(given))

@@ -42,15 +42,20 @@ SHARED = entries_in(
 def keyword_sections(groups: Iterable[type[Keywords]], options: type) -> dict[str, dict[str, str]]:
     """Return the entries of the keywords in a class of options, by section and by name.
 
-    What the docstring of the class says of a keyword replaces what that of its group says.
+    What the docstring of the class says of a keyword replaces what that of its group says. Of
+    several groups that have a keyword the first counts that the class has whole, else the first.
     """
-    own, described = entries_in(options.__doc__ or ""), set()
+    own, taken = entries_in(options.__doc__ or ""), options.__annotations__.keys()
+    groups = list(groups)
+    home: dict[str, type[Keywords]] = {}
+    for group in (*(one for one in groups if one.defaults().keys() <= taken), *groups):
+        for name in group.defaults().keys() & taken:
+            home.setdefault(name, group)
     sections: dict[str, dict[str, str]] = {}
     for group in groups:
         entries = entries_in(group.documented.__doc__ or "")
         for name in group.defaults():
-            if name in options.__annotations__ and name not in described:
-                described.add(name)
+            if home.get(name) is group:
                 section = sections.setdefault(group.heading, {})
                 section[name] = own.get(name) or entries[name]
     return sections

@@ -198,11 +198,12 @@ class EpsilonFill(FrontierProblem):
             refuse_cell("elevation", state.heights, at, state.window, why)
         inner, heights = inner_of(state.filled, 1), state.heights
         filled = np.where(inner < np.inf, inner, heights)
-        depth = filled.astype(np.float64) - heights
-        blocks = {"filled": filled, "depth": depth}
+        blocks, missing = {}, np.isnan(heights)
         for variable in self.outputs:
-            blocks[variable.name][np.isnan(heights)] = variable.fill_value
-        return {variable.name: blocks[variable.name] for variable in self.outputs}, {}
+            block = filled.copy() if variable.name == "filled" else filled - heights.astype("f8")
+            block[missing] = variable.fill_value
+            blocks[variable.name] = block
+        return blocks, {}
 
     @property
     def known_attributes(self) -> dict[str, Any]:

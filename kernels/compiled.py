@@ -11,14 +11,14 @@ Numba chooses the cache folder: ``NUMBA_CACHE_DIR``, else ``__pycache__`` beside
 the user's cache folder. If none is writable, functions are compiled in each process. So they are if
 a cache cannot be read or written, with one warning; damaged files are replaced.
 
-What compiled functions call is compiled by itself and then once more within each function that
-calls it, directly or not. To compile less, declare a function that has one caller
-``@compiled(single_call=True)``.
+What compiled functions call is typed and lowered once, and becomes machine code with the function
+that Python calls (`orograph.kernels.callees`); what both call is compiled twice. To compile less,
+declare a function that has one caller ``@compiled(single_call=True)``.
 
 Two classes of ``numba.core.caching`` are extended, which Numba does not document:
 ``FunctionCache``, which loads and saves, and ``CompileResultCacheImpl``, which names the files. A
-compiled function finds its cache in the attribute ``_cache``. The tests fail if a version of Numba
-changes that.
+compiled function finds its cache in the attribute ``_cache``, and what callers are told of it in
+``get_call_template`` and ``get_overload``. The tests fail if a version of Numba changes that.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import numba
 from numba import types
 from numba.core import caching, event
 
+from orograph.kernels.callees import Callee, rebuild, set_environments
 from orograph.kernels.stamps import read_source, stamp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -105,6 +106,10 @@ class _Cache(caching.FunctionCache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        set_environments(data)
+        self._save(sig, data)
+
+    def _save(self, sig: Any, data: Any) -> None:
         if not self._opened:
             return
         try:
@@ -136,6 +141,23 @@ class _Cache(caching.FunctionCache):
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+class _CalleeFiles(_Files):
+    """Cache files of what the callers of a function need of it."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"{super().get_filename_base(fullname, abiflags)}.callee"
+
+    def rebuild(self, target_context: Any, payload: tuple[Any, ...]) -> Any:
+        return rebuild(target_context, payload)
+
+
+class _CalleeCache(_Cache):
+    """Cache of what the callers of one function need of it."""
+
+    _impl_class = _CalleeFiles
+    save_overload = _Cache._save
 
 
 def _fields(kind: Any) -> tuple[Any, ...]:
@@ -219,7 +241,13 @@ def compiled(
             "inline": "always" if single_call else "never",
         }
         dispatcher: Any = numba.njit(**options)(function)
-        dispatcher._cache = _Cache(function)
+        if dispatcher is not function:  # as with NUMBA_DISABLE_JIT
+            dispatcher._cache = _Cache(function)
+            if not single_call:
+                callee = Callee(function, options, _CalleeCache(function))
+                dispatcher.callee = callee
+                dispatcher.get_call_template = callee.get_call_template
+                dispatcher.get_overload = callee.get_overload
         return dispatcher
 
     return decorate if function is None else decorate(function)

@@ -378,6 +378,65 @@ def test_what_is_called_once_is_compiled_with_its_caller() -> None:
     assert names["inner"](1) == 2
 
 
+def test_what_compiled_functions_call_becomes_machine_code_with_them() -> None:
+    names: dict[str, Any] = {"compiled": compiled}
+    exec("@compiled\ndef inner(x):\n    return x + 1\n", names)
+    exec("@compiled\ndef outer(x):\n    return inner(x)\n", names)
+    assert names["outer"](1) == 2
+    assert not names["inner"].overloads
+    assert names["inner"](1) == 2
+    assert names["inner"](1.5) == 2.5
+
+
+CALLEE = f"""{HEAD}
+@compiled
+def inner(x):
+    if x < 0:
+        raise ValueError("too small", x)
+    return x + 1
+
+
+@compiled
+def outer(x):
+    return 10 * inner(x)
+
+
+@compiled
+def further(x):
+    return 100 * inner(x)
+"""
+RAISE = """
+from orograph.kernels.caller import {name}
+print({name}(1))
+try:
+    {name}(-3)
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_callees_raise_and_are_kept_for_other_callers(copy: Copy) -> None:
+    copy.write("caller.py", CALLEE)
+
+    def check(name: str, value: int) -> None:
+        told = copy.run(RAISE.format(name=name))
+        assert told.splitlines() == [str(value), "('too small', -3)"]
+
+    for name, value in {"outer": 20, "inner": 2}.items():
+        check(name, value)  # as compiled
+        check(name, value)  # as cached
+    callee = [path for path in copy.cached() if path.name.endswith(".callee.1.nbc")]
+    assert len(callee) == 1
+    before = copy.cached()
+    check("further", 200)
+    assert copy.cached().items() >= before.items()
+    for path in copy.cached().keys() - before.keys():
+        path.unlink()
+    callee[0].write_bytes(b"")
+    check("further", 200)
+    assert callee[0].read_bytes()
+
+
 def test_what_is_parsed_of_a_source_is_kept_for_later_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

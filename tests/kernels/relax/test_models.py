@@ -57,7 +57,8 @@ def formulas(model):
     cells, cost, given = np.ones((3, 3)), np.empty(1), {"friction", "elevation"}
     rules = cost_rules(cost.dtype, edge_lengths(3), CostModel(model), 8, np.inf, given)
     edge(cells, cells, 1, 1, 0, 1, rules, cost)
-    return sorted(name for name, row in MODELS.items() if row.formula and row.formula.signatures)
+    formulas = {name: row.formula for name, row in MODELS.items() if row.formula}
+    return sorted(name for name, formula in formulas.items() if formula.callee.signatures)
 
 print(formulas("friction"))
 some = formulas("tobler")

@@ -276,6 +276,13 @@ def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDA
     return valid
 
 
+UNUSED_LABEL = {"nodata": -1}
+"""Attribute of labels whose 0 is a class, the background: rioxarray pads with a value of no label.
+
+It is not ``_FillValue``, by which xarray would open integers of a store or a file as floats.
+"""
+
+
 def fill_value_in_xarray(
     value: int | float | None, dtype: np.dtype[Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

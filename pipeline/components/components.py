@@ -51,6 +51,7 @@ from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
+from orograph.tiles.nodata import UNUSED_LABEL
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import TABLE_ROWS, Variable
 
@@ -64,7 +65,7 @@ LABELS = Variable(
     "labels",
     np.dtype(np.int64),
     None,
-    {"long_name": "connected component"},
+    {"long_name": "connected component"} | UNUSED_LABEL,
 )
 
 OUTPUTS = ("labels", "component_size", "component_box")
@@ -582,11 +583,12 @@ def connected_components(
     Returns
     -------
     xarray.Dataset
-        ``labels``, shape (y, x), 0 for background. If requested by ``outputs``, a table with one
-        row for each component, in the order of the labels: ``component_size`` (cells) and
-        ``component_box`` (top, left, bottom, right in rows and columns of the raster, the last two
-        exclusive). Attribute ``component_count``. For a `Graph`: ``labels`` (vertex), int64,
-        numbered by the first vertex of each component, and always ``component_size``.
+        ``labels``, shape (y, x), 0 for background (the attribute ``nodata``, -1, is of no cell). If
+        requested by ``outputs``, a table with one row for each component, in the order of the
+        labels: ``component_size`` (cells) and ``component_box`` (top, left, bottom, right in rows
+        and columns of the raster, the last two exclusive). Attribute ``component_count``. For a
+        `Graph`: ``labels`` (vertex), int64, numbered by the first vertex of each component, and
+        always ``component_size``.
 
     Raises
     ------

@@ -318,7 +318,8 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
         # A path counts once in a cell that two of its knight's moves cross.
         rows, columns = np.unique(np.concatenate([path.cells, path.crossed]), axis=0).T
         count[rows, columns] += 1
-    attrs = {"long_name": "least-cost paths in the cell"}
+    # a value of no cell, with which rioxarray pads
+    attrs = {"long_name": "least-cost paths in the cell", "nodata": np.iinfo(count.dtype).max}
     mask = xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
     mask.encoding = encoding_of_place(raster)
     return mask

@@ -60,6 +60,7 @@ EDGES = Variable(
         "long_name": "edges of the spanning forest",
         "flag_masks": [1, 2, 4, 8],
         "flag_meanings": "east south_west south south_east",
+        "nodata": 255,  # of no cell, as `UNUSED_LABEL`
     },
 )
 

@@ -38,6 +38,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.nodata import UNUSED_LABEL
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import TABLE_ROWS, Variable
 
@@ -51,7 +52,7 @@ LABELS = Variable(
     "labels",
     np.dtype(np.int64),
     None,
-    {"long_name": "smallest depression, by pit"},
+    {"long_name": "smallest depression, by pit"} | UNUSED_LABEL,
 )
 
 HEIGHTS = ("elevation", "spill_elevation", "depth")

@@ -15,6 +15,7 @@ from orograph.terrain.epsilon_fill import EpsilonFill
 from orograph.terrain.water import Marks, Outlets, WaterLevel
 from orograph.tiles.arguments import check_choice, check_number, check_outputs, refuse_arguments
 from orograph.tiles.grid.orientation import NORTH_UP
+from orograph.tiles.nodata import UNUSED_LABEL
 from orograph.tiles.raster.raster import Raster, RasterLike
 from orograph.tiles.store.create import Variable
 
@@ -171,6 +172,6 @@ def _variables(raster: Raster, dtype: np.dtype[Any]) -> tuple[Variable, ...]:
             "depression",
             np.dtype(np.int64),
             None,
-            {"long_name": "depression, by its lowest cell"},
+            {"long_name": "depression, by its lowest cell"} | UNUSED_LABEL,
         ),
     )

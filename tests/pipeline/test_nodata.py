@@ -16,6 +16,7 @@ from rasterio.transform import from_origin
 
 import orograph as og
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.raster import StoreRaster
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*lie below the stream"),
@@ -154,11 +155,16 @@ def results() -> dict[str, Callable[[], xr.Dataset]]:
             og.fill_depressions(z), flow, amount["accumulation"] > 5
         ),
         "streams": lambda: og.streams(flow, amount, 4),
-        "fill_depressions": lambda: og.fill_depressions(z, outputs=("filled", "depth")),
+        "fill_depressions": lambda: og.fill_depressions(
+            z, outputs=("filled", "depth", "depression")
+        ),
         "breach_depressions": lambda: og.breach_depressions(z),
         "flood_level": lambda: og.flood_level(z, SOURCE),
         "connected_components": lambda: og.connected_components(classes),
         "depressions": lambda: og.depressions(z, labels=True),
+        "path_mask": lambda: og.path_mask(
+            og.least_cost_path(distance, [(X[8], Y[5])]), distance
+        ).to_dataset(),
         "minimum_spanning_forest": lambda: og.minimum_spanning_forest(z),
         "convert_units": lambda: og.convert_units(og.walking_time(z, SOURCE), "h"),
     }
@@ -181,17 +187,21 @@ def check(array: xr.DataArray, folder: Path) -> None:
     expected = None
     if array.dtype.kind == "f":
         assert "_FillValue" not in array.attrs or not math.isnan(array.attrs["_FillValue"])
-    elif "_FillValue" in array.attrs:
-        expected = array.attrs["_FillValue"]
+    else:
+        expected = array.attrs.get("_FillValue", array.attrs.get("nodata"))
+        assert expected is not None
         assert "_FillValue" not in array.encoding
+        if "nodata" in array.attrs:  # no cell has it: what is derived has no nodata cells
+            assert expected not in array.values
     nodata = array.rio.nodata
     assert (nodata is None or math.isnan(nodata)) if expected is None else nodata == expected
-    if array.dtype.kind == "f" or expected is not None:  # else rioxarray pads with NaN
-        padded = array.rio.pad_box(X[0] - 35, Y[-1] - 25, X[-1] + 5, Y[0] + 5)
-        assert padded.dtype == array.dtype
+    padded = array.rio.pad_box(X[0] - 35, Y[-1] - 25, X[-1] + 5, Y[0] + 5)
+    assert padded.dtype == array.dtype
+    assert np.array_equal(padded[-1, 0], np.nan if expected is None else expected, equal_nan=True)
     array.rio.to_raster(folder / "r.tif")
     with rasterio.open(folder / "r.tif") as file:
         assert np.array_equal(file.read(1), array.values, equal_nan=array.dtype.kind == "f")
+        assert np.array_equal(file.nodata, nodata, equal_nan=True)
     (folder / "r.tif").unlink()
 
 
@@ -206,13 +216,16 @@ def test_rioxarray_knows_the_nodata_of_every_result(
 
 
 @pytest.mark.parametrize("suffix", [".zarr", ".nc", ".tif"])
-@pytest.mark.parametrize("name", ["cost_distance", "flow_direction", "fill_depressions"])
+@pytest.mark.parametrize(
+    "name", ["cost_distance", "flow_direction", "fill_depressions", "connected_components"]
+)
 def test_rioxarray_knows_the_nodata_of_stored_results(
     name: str, suffix: str, tmp_path: Path
 ) -> None:
     calls: dict[str, Callable[..., xr.Dataset]] = {
         "cost_distance": lambda **o: og.cost_distance(raster(HEIGHTS + 1), SOURCE, **o),
         "flow_direction": lambda **o: og.flow_direction(raster(), **o),
+        "connected_components": lambda **o: og.connected_components(raster() > 30, **o),
         "fill_depressions": lambda **o: og.fill_depressions(raster(_FillValue=7.0), **o),
     }
     result = calls[name](out=tmp_path / f"r{suffix}")
@@ -221,6 +234,27 @@ def test_rioxarray_knows_the_nodata_of_stored_results(
             check(array.load(), tmp_path)
         else:
             assert array.rio.nodata == 7
+
+
+@pytest.mark.parametrize("name", ["connected_components", "depressions", "forest", "depression"])
+def test_labels_stay_whole_numbers_in_stores_and_files(name: str, tmp_path: Path) -> None:
+    calls: dict[str, Callable[..., xr.Dataset]] = {
+        "connected_components": lambda **o: og.connected_components(raster() > 30, **o),
+        "depressions": lambda **o: og.depressions(raster(), labels=True, **o),
+        "forest": lambda **o: og.minimum_spanning_forest(raster(), **o),
+        "depression": lambda **o: og.fill_depressions(raster(), outputs="depression", **o),
+    }
+    calls[name](out=tmp_path / "r.nc")
+    opened = calls[name](out=tmp_path / "r.zarr")
+    (array,) = rasters_of(opened).values()
+    assert isinstance(open_raster(array), StoreRaster)  # read without Dask
+    with (
+        xr.open_dataset(tmp_path / "r.nc", decode_coords="all") as file,
+        xr.open_zarr(tmp_path / "r.zarr") as store,
+    ):
+        for found in (array, file[array.name], store[array.name]):
+            assert found.dtype.kind in "iu"
+            check(found.load(), tmp_path)
 
 
 CASTS = {

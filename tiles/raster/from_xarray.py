@@ -222,5 +222,7 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
         return None
     # The name of a Dask array identifies its cells: any change by the user has changed it.
     _, kind, _ = f"{source.data.name}--".split("-", 2)
-    same = source.data.name == lazy_name(raster, kind) and repr(raster.nodata) == repr(nodata)
+    # one that labels declare for rioxarray only, and no cell has, is not the nodata of the store
+    declared = raster.nodata, raster.attrs.get("nodata")
+    same = source.data.name == lazy_name(raster, kind) and repr(nodata) in map(repr, declared)
     return raster if same and georeference_of(source) == raster.georeference else None

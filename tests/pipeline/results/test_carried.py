@@ -222,7 +222,7 @@ def test_results_in_units_of_the_elevation_say_so() -> None:
 
 def plain(attributes: Any) -> dict[str, Any]:
     """Attributes without those for which a file has places of its own, lists as lists."""
-    apart = {"_FillValue", "AREA_OR_POINT", "grid_mapping", "Conventions"}
+    apart = {"_FillValue", "nodata", "AREA_OR_POINT", "grid_mapping", "Conventions"}
     return {
         key: value.tolist() if isinstance(value, np.ndarray) else value
         for key, value in attributes.items()

@@ -31,6 +31,7 @@ from orograph.road_links.tags import (
     access_of,
     directions_of,
     speeds_of,
+    warn_of_left_out,
 )
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.arrays import Array, Integers
@@ -141,8 +142,9 @@ def roads(
     costs. Where roads meet, and at both ends of a ride, the cost is accurate to the size of a cell.
     One-way roads are one-way from cell to cell; within a cell directions do not matter.
 
-    Parts outside the raster are left out. If a line with access at ends or junctions leaves the
-    raster between two points of access, the part between these points is left out. Roads continue
+    Parts outside the raster are left out; a warning tells how many lines lie outside altogether,
+    and of which classes. If a line with access at ends or junctions leaves the raster between two
+    points of access, the part between these points is left out. Roads continue
     through nodata cells, but travellers cannot enter or leave them there.
 
     Lengths are planar, or geodesic on the ellipsoid of the CRS on geographic rasters. Speeds by
@@ -189,7 +191,7 @@ def roads(
     rules = Rules(pace, directions_of(layer, oneway), access_of(layer, access))
     length = raster.georeference.length_unit
     unit_of_weights = unit if cost == "time" else length and length.name
-    graph = _graph(place_lines(layer, raster, cost == "time"), rules, raster)
+    graph = _graph(place_lines(layer, raster, cost == "time"), rules, raster, layer)
     graph = replace(graph, unit=unit_of_weights)
     return graph if target is None else write_graph(graph, target)
 
@@ -202,8 +204,8 @@ def _without(layer: VectorLayer, kept: Mask) -> VectorLayer:
     return VectorLayer(layer.geometry[kept], columns, layer.crs, layer.bare)
 
 
-def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
-    """Return the graph of lines."""
+def _graph(lines: Lines, rules: Rules, raster: Raster, layer: VectorLayer) -> Graph:
+    """Return the graph of the lines of a layer."""
     directed = bool((rules.direction != BOTH).any())
     may_leave = _nodes_with_access(lines, rules.access)
     given = lines.points, lines.size, lines.first, lines.node, lines.nodes
@@ -212,6 +214,9 @@ def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
         raise InputError(
             "lines: no line passes the raster; is the layer of this area, and its CRS right?"
         )
+    outside = np.bincount(cut.line, minlength=len(layer)) == 0
+    why = "as they lie outside of the raster, or leave it between two points of access"
+    warn_of_left_out(layer, outside, why)
     # A short bridge within a cell is a road like any other, if one may leave it at both ends.
     # Points from ``lines.nodes`` on are ports at borders of cells; the index is clipped for these.
     enclosed = may_leave[np.minimum(cut.start, lines.nodes - 1)]

@@ -89,15 +89,10 @@ def _by_class(layer: VectorLayer, speed: Mapping[Any, Any] | None) -> npt.NDArra
                 f"speed: no line is of a class for cars ({', '.join(sorted(set(kinds))[:5])}); "
                 "pass speed= as a mapping of classes to km/h"
             )
-        lost = Counter(np.array(kinds, object)[~np.isfinite(found)].tolist())
-        if lost:
-            listed = ", ".join(f"{kind or 'none'} ({count})" for kind, count in lost.most_common(5))
-            listed += ", ..." if len(lost) > 5 else ""
-            warn_user(
-                f"lines: {sum(lost.values())} of {len(kinds)} are left out, as their classes are "
-                f"not for cars: {listed}; pass speed= as a mapping "
-                "of classes to km/h, or to None to leave them out"
-            )
+        warn_of_left_out(
+            *(layer, ~np.isfinite(found), "as their classes are not for cars"),
+            "; pass speed= as a mapping of classes to km/h, or to None to leave them out",
+        )
         return found
     table: dict[str, float] = {}
     for kind, value in speed.items():
@@ -119,6 +114,18 @@ def _by_class(layer: VectorLayer, speed: Mapping[Any, Any] | None) -> npt.NDArra
     if not np.isfinite(found).any():
         raise InputError("speed: it leaves out every line; give a class of theirs a speed")
     return found
+
+
+def warn_of_left_out(layer: VectorLayer, lost: Array, why: str, step: str = "") -> None:
+    """Warn of the lines that are left out: how many, and of which classes."""
+    if not lost.any():
+        return
+    listed = ""
+    if "highway" in layer.columns:
+        kinds = Counter(_texts(np.asarray(layer.columns["highway"])[lost]))
+        listed = ", ".join(f"{kind or 'none'} ({count})" for kind, count in kinds.most_common(5))
+        listed = f": {listed}{', ...' if len(kinds) > 5 else ''}"
+    warn_user(f"lines: {lost.sum()} of {len(layer)} are left out, {why}{listed}{step}")
 
 
 def _checked(values: Array, what: str) -> npt.NDArray[np.float64]:

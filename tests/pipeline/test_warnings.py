@@ -36,8 +36,8 @@ def filled() -> xr.DataArray:
     return og.fill_depressions(GROUND)["filled"]
 
 
-def roads(*classes: str | None) -> og.VectorLayer:
-    lines = [shapely.LineString([(0, n), (9, n)]) for n in range(len(classes))]
+def roads(*classes: str | None, first: int = 0) -> og.VectorLayer:
+    lines = [shapely.LineString([(0, n), (9, n)]) for n in range(first, first + len(classes))]
     return og.VectorLayer(np.array(lines), {"highway": np.array(classes, object)}, None)
 
 
@@ -82,6 +82,12 @@ WARNS: dict[str, tuple[Callable[[], Any], str]] = {
     "roads left out": (
         lambda: og.roads(roads("primary", "track", "footway", "track", None), like=GROUND),
         r"lines: 4 of 5 are left out, .*: track \(2\), footway \(1\), none \(1\); pass speed=",
+    ),
+    "roads outside of the raster": (
+        lambda: og.roads(
+            roads("primary", "track", "track", None, first=29), like=GROUND, cost="length"
+        ),
+        r"lines: 3 of 4 are left out, .*outside of the raster.*: track \(2\), none \(1\)$",
     ),
 }
 

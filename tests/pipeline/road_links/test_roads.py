@@ -79,6 +79,7 @@ def assert_least(friction: np.ndarray, roads: Sequence[Road], tile: int) -> None
     np.testing.assert_array_equal(found.values, again.values)
 
 
+@pytest.mark.filterwarnings("ignore:.*outside of the raster")
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_costs_are_those_of_ground_and_roads_as_one_graph(
@@ -88,6 +89,7 @@ def test_costs_are_those_of_ground_and_roads_as_one_graph(
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.*outside of the raster")
 @given(cases())
 @settings(max_examples=1500, deadline=None)
 def test_costs_are_those_of_ground_and_roads_as_one_graph_many(
@@ -382,5 +384,6 @@ def test_parts_outside_are_left_out() -> None:
     np.testing.assert_allclose(across.rows.weight, 0.1)
     assert across.edge_count == inside.edge_count == 3
     far = [LineString([(1, 1), (1, 500)]), LineString([(1, 1), (2, 1)])]
-    links = og.roads(far, like=GROUND, speed=36, access="ends")
+    with pytest.warns(RuntimeWarning, match="lines: 1 of 2 are left out, .*points of access$"):
+        links = og.roads(far, like=GROUND, speed=36, access="ends")
     assert links.edge_count == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from orograph.tiles.addresses import without_secrets
+from orograph.tiles.warn import warning_once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -244,13 +245,15 @@ def own_error(error: Exception, what: str, began: bool = False) -> Exception:
 def own_errors(function: Callable[P, T], name: str = "") -> Callable[P, T]:
     """Wrap a public function so that all exceptions that leave it are errors of this package.
 
-    A TypeError of the call itself, for an argument that is missing or unknown, stays one.
+    A TypeError of the call itself, for an argument that is missing or unknown, stays one. A call
+    issues each warning once.
     """
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return function(*args, **kwargs)
+            with warning_once():
+                return function(*args, **kwargs)
         except Exception as error:
             # Without a further frame the call itself has failed, before the function began.
             within = error.__traceback__ and error.__traceback__.tb_next

@@ -9,6 +9,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _SILENT = ContextVar("silent", default=False)
+_TOLD: ContextVar[set[str] | None] = ContextVar("told", default=None)
+"""Warnings that the present call of a public function has issued; None outside of such calls."""
+
+
+@contextmanager
+def warning_once() -> Iterator[None]:
+    """Issue each warning only once within the context, that of the outermost call."""
+    token = _TOLD.set(set()) if _TOLD.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _TOLD.reset(token)
 
 
 @contextmanager
@@ -23,8 +36,11 @@ def without_warnings() -> Iterator[None]:
 
 def warn_user(text: str, kind: type[Warning] = RuntimeWarning) -> None:
     """Issue a warning from the innermost frame that is not of this package."""
-    if _SILENT.get():
+    told = _TOLD.get()
+    if _SILENT.get() or (told is not None and text in told):
         return
+    if told is not None:
+        told.add(text)
     depth, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "orograph":
         depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from orograph.tiles.arguments import check_path, shown
 from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
+from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.units import ellipsoid_of
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, VectorLike, read_layer
@@ -147,6 +148,7 @@ def _sizes(points: Array, place: Georeference, metres: bool) -> Array:
         assert place.crs_wkt is not None
         size[:-1] = ellipsoid_of(parse_wkt(place.crs_wkt)).inv(x, y, to_x, to_y)[2]
         return size
+    warn_of_web_mercator(place)
     # The length from the last point of a line to the first of the next is computed too, and never
     # used.
     size[:-1] = np.hypot(to_x - x, to_y - y)

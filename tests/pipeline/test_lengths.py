@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import rasterio
 import rioxarray
+import shapely
 import xarray as xr
 from affine import Affine
 from pyproj import Geod
@@ -308,25 +310,78 @@ def test_coordinates_from_the_corner_of_a_crs_pass_from_step_to_step(
 
 
 WEB = {"y": 5_000_000 - 100.0 * np.arange(4), "x": 700_000 + 100.0 * np.arange(5)}
+START, END, HOLE = [(700_000, 5_000_000)], [(700_300, 4_999_800)], [(700_400, 5_000_000)]
+BY_LENGTH: dict[str, Any] = {"snap": "150 m"}
 
 
 def web_map() -> xr.DataArray:
-    return xr.DataArray(HEIGHTS[:4, :5], WEB, ("y", "x")).rio.write_crs("EPSG:3857")
+    heights = xr.DataArray(HEIGHTS[:4, :5], WEB, ("y", "x")).rio.write_crs("EPSG:3857")
+    return heights.where(heights != heights[0, 4])
 
 
-@pytest.mark.parametrize(
-    "measure",
-    [
-        lambda z: og.cost_distance(z * 0 + 1, [(700_000, 5_000_000)]),
-        lambda z: og.walking_time(z, [(700_000, 5_000_000)]),
-        lambda z: og.component_table(og.connected_components((z > 20).astype("u1"))),
-        lambda z: og.depressions(z),
-        lambda z: og.flow_distance(og.flow_direction(z)),
-    ],
-)
-def test_lengths_of_a_web_map_get_one_warning(measure: Callable[[xr.DataArray], Any]) -> None:
+def web_paths() -> xr.Dataset:
+    return og.cost_distance(web_map(), START, outputs=("cost", "back_direction"), cell_size=1)
+
+
+def web_index(folder: Path) -> og.DistanceIndex:
+    return og.DistanceIndex.build(web_map(), folder / "i.zarr", block=2, cell_size=1)
+
+
+def web_roads(**options: Any) -> Any:
+    return og.roads([shapely.LineString([START[0], END[0]])], like=web_map(), **options)
+
+
+# Operations on a web map that measure lengths or areas, which a warning is due for.
+MEASURES: dict[str, Callable[[xr.DataArray, Path], Any]] = {
+    "cost_distance": lambda z, _: og.cost_distance(z, START),
+    "eikonal": lambda z, _: og.cost_distance(z, START, cost="eikonal"),
+    "walking_time": lambda z, _: og.walking_time(z, START),
+    "DistanceIndex": lambda z, folder: og.DistanceIndex.build(z, folder / "i.zarr", block=2),
+    "region_network": lambda z, _: og.region_network(z, START + END),
+    "roads": lambda z, _: web_roads(cost="length"),
+    "roads of times": lambda z, _: web_roads(speed=5),
+    "component_table": lambda z, _: og.component_table(og.connected_components(z > 20)),
+    "zonal": lambda z, _: og.zonal((z > 20).astype("u1"), z),
+    "depressions": lambda z, _: og.depressions(z),
+    "flow_distance": lambda z, _: og.flow_distance(og.flow_direction(z)),
+    "upstream_length": lambda z, _: og.upstream_length(og.flow_direction(z)),
+    "areas": lambda z, _: og.flow_accumulation(og.flow_direction(z), weights="area"),
+    "shares of areas": lambda z, _: og.flow_accumulation(z, method="mfd", weights="area"),
+    "upstream areas": lambda z, _: og.upstream(og.flow_direction(z), z, weights="area"),
+    "drainage_network": lambda z, _: og.drainage_network(z, 2),
+    # lengths of costs that are none, and of snapping, get one warning as well
+    "cost_distance, snap": lambda z, _: og.cost_distance(z, HOLE, **BY_LENGTH),
+    "cost_distance in cells, snap": lambda z, _: og.cost_distance(
+        z, HOLE, cell_size=1, **BY_LENGTH
+    ),
+    "walking_time, snap": lambda z, _: og.walking_time(z, HOLE, **BY_LENGTH),
+    "hop_distance, snap": lambda z, _: og.hop_distance(z, HOLE, **BY_LENGTH),
+    "flood_level, snap": lambda z, _: og.flood_level(z, HOLE, **BY_LENGTH),
+    "pass_elevation, snap": lambda z, _: og.pass_elevation(z, HOLE + START, **BY_LENGTH),
+    "is_connected, snap": lambda z, _: og.is_connected(z, HOLE, START, **BY_LENGTH),
+    "region_network, snap": lambda z, _: og.region_network(z, HOLE + START, **BY_LENGTH),
+    "watersheds, snap": lambda z, _: og.watersheds(
+        og.flow_direction(z), END, accumulation=z, **BY_LENGTH
+    ),
+    "least_cost_path, snap": lambda z, _: og.least_cost_path(web_paths(), HOLE, **BY_LENGTH),
+    "query, snap": lambda z, folder: web_index(folder).query(HOLE, **BY_LENGTH),
+    "distance_matrix, snap": lambda z, folder: web_index(folder).distance_matrix(
+        HOLE, START, **BY_LENGTH
+    ),
+    "nearest, snap": lambda z, folder: web_index(folder).nearest(HOLE, targets=START, **BY_LENGTH),
+    "links, snap": lambda z, _: og.cost_distance(z, START, links=web_links(), **BY_LENGTH),
+}
+
+
+def web_links() -> Any:
+    edge = pandas.DataFrame({"source": [0], "target": [1], "weight": [1.0]})
+    return og.read_graph(edge, coordinates=np.array(HOLE + END), directed=False)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_lengths_of_a_web_map_get_one_warning(name: str, tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="Pseudo-Mercator") as told:
-        measure(web_map())
+        MEASURES[name](web_map(), tmp_path)
     assert len(told) == 1
     assert told[0].filename == __file__
 

@@ -16,6 +16,7 @@ from orograph.tiles.arrays import Indices
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.grid.georeference import Georeference, parse_wkt
+from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.units import ellipsoid_of, parse_length_unit
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import valid_cells
@@ -70,6 +71,8 @@ def parse_snap(snap: SnapLike, place: Georeference | None) -> SnapRadius:
                 f"snap: {shown(snap)}, but nothing tells the unit of the grid, which has no CRS; "
                 "pass a number of cells"
             )
+        if place is not None:
+            warn_of_web_mercator(place)
         # A cell just as far away counts, whatever its distance is rounded to.
         radius = float(length[1]) * unit.metres * (1 + ROUNDING)
         return SnapRadius(None, radius, f"{length[1]} {unit.name}")

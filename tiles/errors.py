@@ -242,18 +242,26 @@ def own_error(error: Exception, what: str, began: bool = False) -> Exception:
     return own
 
 
+AFTER_CALLS: list[Callable[[], None]] = []
+"""Functions that are called at the end of each call of a public function, in its thread."""
+
+
 def own_errors(function: Callable[P, T], name: str = "") -> Callable[P, T]:
     """Wrap a public function so that all exceptions that leave it are errors of this package.
 
     A TypeError of the call itself, for an argument that is missing or unknown, stays one. A call
-    issues each warning once.
+    issues each warning once, and closes the files that it has opened.
     """
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            with warning_once():
-                return function(*args, **kwargs)
+            with warning_once() as is_outermost:
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    for clean_up in AFTER_CALLS if is_outermost else ():
+                        clean_up()
         except Exception as error:
             # Without a further frame the call itself has failed, before the function began.
             within = error.__traceback__ and error.__traceback__.tb_next

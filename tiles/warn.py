@@ -14,11 +14,11 @@ _TOLD: ContextVar[set[str] | None] = ContextVar("told", default=None)
 
 
 @contextmanager
-def warning_once() -> Iterator[None]:
-    """Issue each warning only once within the context, that of the outermost call."""
+def warning_once() -> Iterator[bool]:
+    """Issue each warning only once within the outermost such context; return whether it is that."""
     token = _TOLD.set(set()) if _TOLD.get() is None else None
     try:
-        yield
+        yield token is not None
     finally:
         if token is not None:
             _TOLD.reset(token)

@@ -20,7 +20,7 @@ from orograph.results.opening import ResultLike, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, OptionMissingError, own_errors
-from orograph.tiles.grid.cf import encoding_of_place, georeference_of
+from orograph.tiles.grid.cf import encoding_of_place, georeference_of, with_read_coordinates
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
@@ -322,7 +322,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     attrs = {"long_name": "least-cost paths in the cell", "nodata": np.iinfo(count.dtype).max}
     mask = xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
     mask.encoding = encoding_of_place(raster)
-    return mask
+    return with_read_coordinates(mask)
 
 
 def _check_on_grid(

@@ -13,7 +13,7 @@ from orograph.results.costs import COSTS, cost_variable
 from orograph.results.opening import open_result
 from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError, own_errors
-from orograph.tiles.grid.cf import encoding_of_place
+from orograph.tiles.grid.cf import encoding_of_place, with_read_coordinates
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.units import parse_length_unit
 from orograph.tiles.grid.window import Window
@@ -86,7 +86,8 @@ def convert_units(
     if isinstance(result, str | os.PathLike):
         result = open_result(result, "walking_time")
     if isinstance(result, xr.DataArray):
-        return _converted(result, unit, unit_scale(result.attrs.get("units"), unit, "result"))
+        scale = unit_scale(result.attrs.get("units"), unit, "result")
+        return with_read_coordinates(_converted(result, unit, scale))
     if not isinstance(result, xr.Dataset):
         raise InputError(f"result: {shown(result)}; give a Dataset, a DataArray or a store")
     known = {
@@ -112,7 +113,7 @@ def convert_units(
     if (costs := cost_variable(result)) in changed and isinstance(most, int | float):
         units = str(result[costs].attrs["units"])
         found.attrs["max_cost"] = most * unit_scale(units, unit, "result")
-    return found
+    return with_read_coordinates(found)
 
 
 def parse_unit(unit: object) -> str:

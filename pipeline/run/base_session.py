@@ -21,6 +21,7 @@ from orograph.run.monitor import Record, begin_phase
 from orograph.tiles.addresses import without_secrets
 from orograph.tiles.convert.icechunk_branch import REPOSITORY
 from orograph.tiles.errors import Cancelled, InputError, RunError
+from orograph.tiles.raster.file import close_files
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -91,6 +92,7 @@ class Session(ABC, Generic[T]):
             raise
         finally:
             self.close()
+            close_files()
         LOG.info("%s is finished after %s", self.name, _since(begin))
         return found if self.job.spec.out is not None else self.job.like_input(found)
 

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -34,7 +35,9 @@ SOME = 8
 
 
 Planned = Callable[[int, int], dict[str, int] | None]
-_CURRENT: ContextVar[Record | None] = ContextVar("record", default=None)
+# Weakly: a thread that begins during a run, such as that of Zarr, keeps the context, and would keep
+# the inputs of the run, with the files that xarray holds open for them.
+_CURRENT: ContextVar[weakref.ref[Record] | None] = ContextVar("record", default=None)
 
 
 def unplanned(workers: int, gpu_memory: int) -> None:
@@ -113,7 +116,7 @@ class Record:
 @contextmanager
 def recorded(record: Record) -> Iterator[None]:
     """Keep in ``record`` what `begin_phase` names, in this thread, until the context is left."""
-    token = _CURRENT.set(record)
+    token = _CURRENT.set(weakref.ref(record))
     try:
         yield
     finally:
@@ -123,7 +126,8 @@ def recorded(record: Record) -> Iterator[None]:
 
 def begin_phase(name: str) -> None:
     """Begin a phase of the run that this thread drives, if it drives one."""
-    if (record := _CURRENT.get()) is not None:
+    reference = _CURRENT.get()
+    if reference is not None and (record := reference()) is not None:
         record.begin(name)
 
 

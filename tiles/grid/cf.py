@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from orograph.tiles.grid.units import in_unit_of_coordinates
 if TYPE_CHECKING:
     import xarray as xr
 
+Placed = TypeVar("Placed", "xr.Dataset", "xr.DataArray")
 X_NAMES = {"x", "lon", "longitude", "easting", "col", "column"}
 Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
 
@@ -103,6 +104,19 @@ def encoding_of_place(array: xr.DataArray) -> dict[str, str]:
         if candidate in array.coords and array.coords[candidate].attrs:
             return encoding_with(candidate)
     return {}
+
+
+def with_read_coordinates(found: Placed) -> Placed:
+    """Return a result whose coordinates are in memory, unless they are of Dask.
+
+    A coordinate that xarray has not read yet, such as that of the CRS, holds its file open.
+    """
+    coordinates = {
+        name: coordinate.compute()
+        for name, coordinate in found.coords.items()
+        if name not in found.indexes and coordinate.chunks is None
+    }
+    return found.assign_coords(coordinates)
 
 
 def _grid_mapping_attributes(array: xr.DataArray) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.addresses import without_secrets
 from orograph.tiles.arguments import check_path
-from orograph.tiles.errors import DamagedChunkError, InputError, OptionMissingError
+from orograph.tiles.errors import AFTER_CALLS, DamagedChunkError, InputError, OptionMissingError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
 from orograph.tiles.nodata import Nodata, native_nodata, supported_dtype
@@ -256,14 +256,14 @@ def _open_cached(path: str) -> Any:
     if path in cache and cache[path][0] == version:
         return cache[path][1]
     if len(cache) >= _MOST_OPEN:
-        _close_cached()
+        close_files()
     dataset = open_quietly(path, open_options(path))
     cache[path] = version, dataset
     return dataset
 
 
-def _close_cached() -> None:
-    """Close all datasets that this thread has opened."""
+def close_files() -> None:
+    """Close all files that this thread has opened."""
     cache = _local.__dict__.get("cache", {})
     for _, dataset in cache.values():
         dataset.close()
@@ -271,4 +271,5 @@ def _close_cached() -> None:
 
 
 # those of the main thread, which would be closed when what rasterio needs for it is gone
-atexit.register(_close_cached)
+atexit.register(close_files)
+AFTER_CALLS.append(close_files)

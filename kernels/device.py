@@ -37,7 +37,9 @@ LESS_MEMORY = (
     "give workers fewer threads, take a smaller tile, end what else uses the GPU, or use "
     "backend='numba'"
 )
-SHARE_OF_TILES = 0.5  # of the memory that is free when a run begins
+SHARE_OF_TILES = 0.85  # of the memory that is free when a run begins
+SHARE_OF_SHARED = 0.5  # of a GPU whose other processes may yet need more
+MUCH = 0.1  # of its memory: more than CUDA takes for this process
 SMALL = 2**20  # bytes of an array for which no memory is kept
 _KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
@@ -80,6 +82,9 @@ class Device(Protocol):
 
     def free_bytes(self) -> int:
         """Bytes of memory that can still be had."""
+
+    def is_shared(self) -> bool:
+        """Return whether other processes hold much of the memory."""
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that a block may have."""
@@ -186,6 +191,13 @@ class CupyDevice:
         with self.active():
             free, _ = self._cupy.cuda.Device().mem_info
             return int(free + self._cupy.get_default_memory_pool().free_bytes())
+
+    def is_shared(self) -> bool:
+        """Return whether other processes hold much of the memory."""
+        with self.active():
+            free, total = self._cupy.cuda.Device().mem_info
+            own = self._cupy.get_default_memory_pool().total_bytes()
+            return bool(total - free - own > MUCH * total)
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that a block may have."""
@@ -493,4 +505,6 @@ def as_words(values: Buffer) -> Buffer:
 
 def memory_for_tiles() -> int:
     """Return how many bytes of the GPU of this process the tiles of a run may take."""
-    return int(SHARE_OF_TILES * current_device().free_bytes())
+    device = current_device()
+    share = SHARE_OF_SHARED if device.is_shared() else SHARE_OF_TILES
+    return int(share * device.free_bytes())

@@ -30,6 +30,7 @@ from orograph.kernels.relax.border import (
     set_halo,
 )
 from orograph.kernels.relax.definitions import (
+    AT_WORK,
     definitions,
     upload_costs,
     warp_bytes,
@@ -47,7 +48,6 @@ SOURCE = "relax/relax.cu"
 THREADS = 128
 WEIGHED_AT_ONCE = 8  # rows of a block
 MOST_LOOKING = 264  # blocks of threads that find the window of a round
-AT_WORK = 528, 1056  # the fewest warps, and the most; more repeat more work
 FIRST_BATCH = 3  # rounds before the first look at the control words
 BATCH = 4  # rounds that are recorded together
 MOST_BATCHES = 4  # between two looks at the control words
@@ -70,15 +70,26 @@ class DeviceTile:
         Where to keep it; by default this process's GPU.
     tight_steps : bool
         Whether the friction is a mask of tight steps: see edge_costs.cuh.
+    keep_weights : bool
+        Whether costs of steps that take long to compute stay in memory between the visits of a
+        block, if the model has such.
     """
 
     def __init__(
-        self, state: TileState, device: cuda.Device | None = None, *, tight_steps: bool = False
+        self,
+        state: TileState,
+        device: cuda.Device | None = None,
+        *,
+        tight_steps: bool = False,
+        keep_weights: bool = True,
     ) -> None:
         self._device = device = device or cuda.current_device()
         self._given = state
         rules = state.rules
-        self._defines = {**definitions(rules), "TIGHT_STEPS": int(tight_steps)}
+        # models without weights have one module, too
+        self._keep_weights = keep_weights or not weighed(rules)
+        kept = {"TIGHT_STEPS": int(tight_steps), "KEPT": int(self._keep_weights)}
+        self._defines = {**definitions(rules), **kept}
         self._height, self._width = (n - 2 * rules.reach for n in state.dist.shape)
         rasters = (state.friction, state.elevation)
         friction, elevation = (self._put(r) if r.size else r for r in rasters)
@@ -124,7 +135,8 @@ class DeviceTile:
         """Bytes in the device's memory."""
         state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
-        weights = self._weights_count() if weighed(state.rules) else 0
+        kept = weighed(state.rules) and self._keep_weights
+        weights = self._weights_count() if kept else 0
         # Key and later key, a place in each ring, three words of unfinished work, and the mark of
         # seeds.
         a_block = 2 * state.keys.itemsize + 4 * LANES + 13
@@ -221,6 +233,8 @@ class DeviceTile:
             words = device.download(control)
             if words[_COUNT] == 0:
                 break
+        if not self._keep_weights:
+            self._weights = self._launch_batch = None  # memory for other tiles
         least = self._from_bits(words[_PENDING])
         self.rounds = int(words[_ROUNDS])
         visits, sets, rows, sides = (int(n) for n in words[_VISITS : _SIDES + 1])
@@ -228,10 +242,12 @@ class DeviceTile:
         return pending, visits, sets, rows, sides
 
     def _weigh(self) -> None:
-        """Compute what the steps of the tile cost: blocks are visited often."""
+        """Compute what the steps of the tile cost, or make room for what those of a block do."""
         state, device = self._given, self._device
         weights = device.array_module.empty(self._weights_count(), state.dist.dtype)
         self._weights = weights
+        if not self._keep_weights:
+            return
         sizes = self._height, self._width, state.block, state.rules.reverse
         device.launch(
             SOURCE,
@@ -243,8 +259,10 @@ class DeviceTile:
         )
 
     def _weights_count(self) -> int:
-        state = self._given
-        return state.keys.size * LANES**2 * weights_a_cell(state.rules.steps)
+        blocks, warps = int(self._given.keys.size), int(str(self._defines["WARPS"]))
+        if not self._keep_weights:  # one for each warp of a round
+            blocks = warps * cuda.blocks_for(min(AT_WORK[1], blocks), warps)[0]
+        return blocks * LANES**2 * weights_a_cell(self._given.rules.steps)
 
     def _launch_rounds(self, batches: int) -> None:
         """Launch some batches of rounds; at first fewer rounds, one by one."""
@@ -280,9 +298,9 @@ class DeviceTile:
                 cuda.blocks_for(min(most, blocks), warps),
                 (LANES, warps),
                 (
-                    *(self._dist, *self._costs[:3], self._weights, self._keys, self._later),
+                    *(self._dist, *self._costs, self._weights, self._keys, self._later),
                     *(self._fresh, self._rest, self._queues, self._control, *sizes),
-                    *(self._value(rules.limit), front),
+                    *(self._value(rules.limit), front, *self._ints(rules.reverse)),
                 ),
                 defines=self._defines,
                 shared=warps * warp_bytes(rules),
@@ -417,7 +435,11 @@ def _unpack_strips(packed: Array, like: list[Array]) -> list[Array]:
 
 
 def relax(
-    state: TileState, bound: float = math.inf, *, device: cuda.Device | None = None
+    state: TileState,
+    bound: float = math.inf,
+    *,
+    device: cuda.Device | None = None,
+    keep_weights: bool = True,
 ) -> RelaxStats:
     """Work on the tile until nothing below a bound can improve in it.
 
@@ -429,12 +451,14 @@ def relax(
         As for `orograph.kernels.relax.tile.relax`.
     device : Device, optional
         Where to do it; by default this process's GPU.
+    keep_weights : bool
+        As for `DeviceTile`.
 
     Returns
     -------
     RelaxStats
     """
-    tile = DeviceTile(state, device)
+    tile = DeviceTile(state, device, keep_weights=keep_weights)
     stats = tile.relax(bound)
     tile.store()
     return stats

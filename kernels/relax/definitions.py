@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 SLOPES = 2  # in edge_costs.cuh: a model with a formula
+AT_WORK = 528, 1056  # the fewest warps, and the most; more repeat more work
+MOST_REWEIGHED = AT_WORK[1] * LANES**2
+"""Cells whose weights are in memory at once, where a tile does not keep those of all."""
 _TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
 

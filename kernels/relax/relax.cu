@@ -20,14 +20,16 @@
 // queues by keys on a GPU: Wang, Fussell and Lin, doi:10.1145/3437801.3441605.
 //
 // Costs of slopes take long to compute, and blocks are visited again and again: they are computed
-// once a tile, those of a block in the order in which its sweeps need them. Others are computed
-// from the block's raster, in shared memory, whenever they are needed.
+// once a tile, those of a block in the order in which its sweeps need them, and KEPT; or, where they
+// would take too much memory, whenever a warp visits a block, by the warp, into memory of its own.
+// Others are computed from the block's raster, in shared memory, whenever they are needed.
 //
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
 // a halo that mirrors neighbouring tiles; keys, later and fresh (blocks down, blocks across);
 // rest_of three words a block; weights, of slopes alone, (blocks, 4 sweeps, STEPS, LANES rows,
-// LANES); rings (LANES queues, blocks); control 112 words, see below. Cells are counted in 32 bits:
-// a tile, with its halo, has fewer than 2**31.
+// LANES), or as many for each warp of a round if they are not KEPT; rings (LANES queues, blocks);
+// control 112 words, see below. Cells are counted in 32 bits: a tile, with its halo, has fewer than
+// 2**31.
 //
 // Why nothing is lost. One warp writes a block's cells. It takes the key, by an exchange for a mark
 // that says that a warp works on the block, passes a fence, and reads the cells and the halo; a
@@ -59,8 +61,15 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
 // variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0 -DSTEPS=7
+// variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0 -DKEPT=0
+// variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DSTEPS=7 -DKEPT=0
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
+
+// Whether the costs of slopes are kept for all blocks, or computed again in each visit of a block.
+#ifndef KEPT
+#define KEPT 1
+#endif
 
 // Rows swept after which a visit ends, and the block comes back with its key: its halo may have
 // become lower meanwhile. More where rows are soon swept: the way to a block and back takes longer.
@@ -101,7 +110,8 @@ constexpr int NAP = 200;  // nanoseconds between two looks
 typedef unsigned long long Word;
 
 constexpr int LANES = 32;
-constexpr bool WEIGHED = MODEL >= 2;  // costs are computed before the first round
+constexpr bool WEIGHED = MODEL >= 2;  // costs are computed before the sweeps
+constexpr bool REWEIGHED = WEIGHED && !KEPT;  // in each visit of a block
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
 constexpr int PLANE = SPAN * STRIDE;
@@ -280,7 +290,7 @@ struct Marks {
 // What steps in a block cost: its raster, or the weights of its steps.
 struct Costs {
   Surface surface;
-  const VALUE* weights;
+  VALUE* weights;
 };
 
 // The edges into a row, or, if TRANSPOSED, into a column; and where the values come from that they
@@ -412,7 +422,7 @@ struct Tile {
   const VALUE* friction;
   const VALUE* elevation;
   const VALUE* lengths;
-  const VALUE* weights;
+  VALUE* weights;
   int height, width, block;
   VALUE limit;
 };
@@ -446,13 +456,14 @@ __device__ __forceinline__ VALUE probe_cell(
   VALUE best = unreached();
   if (row < 0 || row >= tile.height || column < 0 || column >= tile.width) return best;
   const VALUE known = dist[y * STRIDE + x];
-#pragma unroll
+  constexpr int AT_ONCE = REWEIGHED ? 1 : MOVES;  // formulas are long
+#pragma unroll AT_ONCE
   for (int m = 0; m < MOVES; ++m) {
     const int dy = move_dy(m), dx = move_dx(m);
     const int v = y - dy - REACH, u = x - dx - REACH;
     if ((TRANSPOSED ? dx : dy) != 0 && v >= 0 && v < height && u >= 0 && u < width) {
-      const VALUE weight = WEIGHED ? weight_of<TRANSPOSED>(tile, row, column, dy, dx)
-                                   : edge(costs.surface, y - dy, x - dx, dy, dx);
+      const VALUE weight = WEIGHED && KEPT ? weight_of<TRANSPOSED>(tile, row, column, dy, dx)
+                                           : edge(costs.surface, y - dy, x - dx, dy, dx);
       const VALUE value = dist[(y - dy) * STRIDE + x - dx] + weight;
       if (value < known && value <= tile.limit && value < best) best = value;
     }
@@ -478,16 +489,64 @@ __device__ __forceinline__ constexpr int neighbour_dx(int q) {
   return q == 2 || q == 4 || q == 6 ? -1 : q < 2 ? 0 : 1;
 }
 
-// Copy what steps in a block cost to a warp's shared memory, behind the plane of distances, where
-// it is not computed already.
+// Weigh the edges into a row of a block, whose cells the rasters begin with.
+template <bool TRANSPOSED, bool FORWARD>
+__device__ __forceinline__ void weigh_row(const Surface& s, int row, int lane, VALUE* weights) {
+  typedef Row<TRANSPOSED, FORWARD> Row;
+  VALUE found[STEPS];
+  Row::weigh(s, row, lane, found);
+#pragma unroll
+  for (int k = 0; k < STEPS; ++k) weights[Row::place(k, row) + lane] = found[k];
+}
+
+// Let a surface of a tile begin with the cells of a block.
+__device__ __forceinline__ void move_to(Surface& s, int top, int left) {
+  s.friction += top * s.stride + left;
+  s.elevation += top * s.stride + left;
+#if !UNIFORM
+  s.lengths += top;
+#endif
+}
+
+// Compute the weights of a block by some rows at once: every ``apart`` from ``first`` on. Those of
+// cells that it lacks stay as they are.
+__device__ __forceinline__ void weigh_block(
+    const Surface& s, int rows, int columns, VALUE* weights, int first, int apart) {
+  const int lane = threadIdx.x;
+#pragma unroll 1
+  for (int row = first; row < LANES; row += apart) {
+    if (row < rows && lane < columns) {
+      weigh_row<false, true>(s, row, lane, weights);
+      weigh_row<false, false>(s, row, lane, weights);
+    }
+    if (row < columns && lane < rows) {
+      weigh_row<true, true>(s, row, lane, weights);
+      weigh_row<true, false>(s, row, lane, weights);
+    }
+  }
+}
+
+// Take what steps in a block cost: weights that are kept, or those that are computed now; else its
+// raster, copied to a warp's shared memory, behind the plane of distances.
 __device__ __forceinline__ void take_costs(
     VALUE* plane, Costs& costs, const Tile& tile, int here, int top, int left) {
-  costs.weights = tile.weights + (long long)here * BLOCK_WEIGHTS;
-  if (WEIGHED) return;
+  const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
+  if (WEIGHED && KEPT) {
+    costs.weights = tile.weights + (long long)here * BLOCK_WEIGHTS;
+    return;
+  }
   Surface& s = costs.surface;
+  if (REWEIGHED) {
+    s.friction = tile.friction, s.elevation = tile.elevation;
+#if !UNIFORM
+    s.lengths = tile.lengths;
+#endif
+    move_to(s, top, left);
+    weigh_block(s, height, width, costs.weights, 0, 1);
+    return;
+  }
   const int stride = tile.width + 2 * REACH;
-  const int rows = min(tile.block, tile.height - top) + 2 * REACH;
-  const int columns = min(tile.block, tile.width - left) + 2 * REACH;
+  const int rows = height + 2 * REACH, columns = width + 2 * REACH;
   const int place = top * stride + left;
   const VALUE* raster = (HAS_FRICTION ? tile.friction : tile.elevation) + place;
   s.friction = s.elevation = plane + PLANE;
@@ -721,41 +780,17 @@ extern "C" __global__ void list_blocks(const VALUE* keys, int blocks, int* rings
   if (mine) put(make_queues(rings, blocks, control), queue_of(window, keys[block]), block);
 }
 
-// Weigh the edges into a row of a block, whose cells the rasters begin with.
-template <bool TRANSPOSED, bool FORWARD>
-__device__ __forceinline__ void weigh_row(const Surface& s, int row, int lane, VALUE* weights) {
-  typedef Row<TRANSPOSED, FORWARD> Row;
-  VALUE found[STEPS];
-  Row::weigh(s, row, lane, found);
-#pragma unroll
-  for (int k = 0; k < STEPS; ++k) weights[Row::place(k, row) + lane] = found[k];
-}
-
-// Compute the weights of a tile, a block of threads (LANES, rows at once) a block. Those of cells
-// that a block lacks stay as they are.
+// Compute the weights of a tile, a block of threads (LANES, rows at once) a block.
 extern "C" __global__ void weigh_blocks(
     const VALUE* friction, const VALUE* elevation, const VALUE* lengths, const double* coefficients,
     VALUE* weights, int height, int width, int block, int reverse) {
   const int across = (width + block - 1) / block, stride = width + 2 * REACH;
   const int top = int(blockIdx.x) / across * block, left = int(blockIdx.x) % across * block;
-  const int rows = min(block, height - top), columns = min(block, width - left);
-  Surface s = make_surface(friction + top * stride + left, elevation + top * stride + left, lengths,
-                           coefficients, stride, height + 2 * REACH, reverse);
-#if !UNIFORM
-  s.lengths += top;
-#endif
-  weights += (long long)blockIdx.x * BLOCK_WEIGHTS;
-  const int lane = threadIdx.x;
-  for (int row = threadIdx.y; row < block; row += blockDim.y) {
-    if (row < rows && lane < columns) {
-      weigh_row<false, true>(s, row, lane, weights);
-      weigh_row<false, false>(s, row, lane, weights);
-    }
-    if (row < columns && lane < rows) {
-      weigh_row<true, true>(s, row, lane, weights);
-      weigh_row<true, false>(s, row, lane, weights);
-    }
-  }
+  Surface s = make_surface(friction, elevation, lengths, coefficients, stride, height + 2 * REACH,
+                           reverse);
+  move_to(s, top, left);
+  weigh_block(s, min(block, height - top), min(block, width - left),
+              weights + (long long)blockIdx.x * BLOCK_WEIGHTS, threadIdx.y, blockDim.y);
 }
 
 // A round: visit the blocks in the queues and those that are woken meanwhile, the least keys first,
@@ -764,8 +799,9 @@ extern "C" __global__ void weigh_blocks(
 // lengths, for each warp.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const VALUE* weights, VALUE* keys, VALUE* later, unsigned char* fresh, int* rest_of, int* rings,
-    Word* control, int height, int width, int block, VALUE limit, int least_at_work) {
+    const double* coefficients, VALUE* weights, VALUE* keys, VALUE* later, unsigned char* fresh,
+    int* rest_of, int* rings, Word* control, int height, int width, int block, VALUE limit,
+    int least_at_work, int reverse) {
   extern __shared__ unsigned char dynamic_shared[];
   constexpr int OWN = 9;  // lanes that hold what the warp has woken; the next, what it takes
   const int lane = threadIdx.x;
@@ -776,15 +812,22 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   const Window window = window_of(control);
   const Tile tile = {dist, friction, elevation, lengths, weights, height, width, block, limit};
   Costs costs = {};
-  costs.surface.stride = STRIDE;
+  if (REWEIGHED) {
+    costs.surface = make_surface(friction, elevation, lengths, coefficients, width + 2 * REACH,
+                                 height + 2 * REACH, reverse);
+    costs.weights = weights + (long long)(blockIdx.x * blockDim.y + threadIdx.y) * BLOCK_WEIGHTS;
+  } else {
+    costs.surface.stride = STRIDE;
 #if UNIFORM
-  take_lengths(costs.surface, lengths, height + 2 * REACH);
+    take_lengths(costs.surface, lengths, height + 2 * REACH);
 #endif
+  }
   VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
   unsigned visits = 0, sets = 0, rows = 0, sides = 0;
 
   int held = EMPTY;  // a block that this warp has woken, or taken
   VALUE key = unreached();
+  int weighed = EMPTY;  // the block whose weights are the warp's
   bool visited = false;
   int waiting = latest(queues.waiting + lane);
   Word over = latest(control + OVER);
@@ -845,12 +888,15 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     }
     held = EMPTY;
     visited = true;
-    Bits mark = 0;
-    if (lane == 0) mark = atomicExch((Bits*)(keys + here), in_work());
-
     const int by = here / across, bx = here - by * across;
     const int top = by * block, left = bx * block;
-    take_costs(plane, costs, tile, here, top, left);
+    // That takes long: before the key is taken, so that what comes meanwhile wakes nothing later. An
+    // unfinished block mostly comes back at once.
+    if (REWEIGHED && here != weighed) take_costs(plane, costs, tile, here, top, left);
+    weighed = here;
+    Bits mark = 0;
+    if (lane == 0) mark = atomicExch((Bits*)(keys + here), in_work());
+    if (!REWEIGHED) take_costs(plane, costs, tile, here, top, left);
     mark = __shfl_sync(ALL, mark, 0);
     __threadfence();
     __syncwarp();  // no lane reads cells before the key is taken

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
+from orograph.distance.problem import Distance
 from orograph.engines.frontier.protocol import Request, Visit
 from orograph.kernels.backends import CudaBackend, get_backend
 from orograph.kernels.device import as_words
@@ -45,9 +46,10 @@ class State:
     """Least distance of the tile's cells."""
 
 
-def pair_bytes_a_cell(itemsize: int) -> int:
-    """Return the bytes of GPU memory that a cell takes beside those of its cost."""
-    return itemsize + 24
+def gpu_bytes_of_pairs(distance: Distance, cells: int) -> int:
+    """Return the peak bytes of GPU memory of a tile of pairs, with its costs."""
+    costs = replace(distance, keep_weights=False)  # steps are known by the distances
+    return costs.gpu_bytes(cells) + (distance.dtype.itemsize + 24) * cells
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,9 @@ class AllocationOnGpu(AllocationProblem):
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile nothing: all kernels are those of the GPU."""
 
-    @property
-    def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile."""
-        return self.distance.gpu_bytes + pair_bytes_a_cell(self.distance.dtype.itemsize)
+    def gpu_bytes(self, cells: int) -> int:
+        """Return the peak bytes of GPU memory of a tile."""
+        return gpu_bytes_of_pairs(self.distance, cells)
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
         """Return the initial state of a tile: only its sources are labelled."""

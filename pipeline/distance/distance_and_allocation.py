@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from orograph.distance.allocation import AllocationProblem
-from orograph.distance.allocation_on_gpu import AllocationOnGpu, pair_bytes_a_cell
+from orograph.distance.allocation_on_gpu import AllocationOnGpu, gpu_bytes_of_pairs
 from orograph.distance.links import BACK_LINK, LINK_ENDS, link_table
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.field import join_tiles
@@ -49,14 +49,17 @@ class DistanceAndAllocation(StagedProblem):
         pair = 0 if itemsize == 8 else 8  # it may lie in the memory of a cost of eight bytes
         return replace(needs, cell=needs.cell + 5 + pair)
 
-    @property
-    def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile."""
-        return self.distance.gpu_bytes + pair_bytes_a_cell(self.distance.dtype.itemsize)
+    def gpu_bytes(self, cells: int) -> int:
+        """Return the peak bytes of GPU memory of a tile in either stage."""
+        return max(self.distance.gpu_bytes(cells), gpu_bytes_of_pairs(self.distance, cells))
 
     def tiled(self, context: RunContext) -> RunContext:
         """Return a run context with the tiles that hold both stages."""
         return join_tiles(context, self.gpu_bytes)
+
+    def on_tiles(self, context: RunContext) -> DistanceAndAllocation:
+        """Return the problem as the tiles of a run are computed quickest."""
+        return replace(self, distance=self.distance.on_tiles(context))
 
     @property
     def leading(self) -> Distance:

@@ -26,12 +26,13 @@ from orograph.distance.costs.checks import (
     most_height,
 )
 from orograph.distance.links import TileLinks, visit_with_links
+from orograph.engines.frontier.field import bytes_held
 from orograph.engines.frontier.links import Links
 from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
 from orograph.engines.frontier.protocol import Request, Visit
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
-from orograph.kernels.relax.definitions import weights_a_cell
+from orograph.kernels.relax.definitions import MOST_REWEIGHED, weights_a_cell
 from orograph.kernels.relax.models import (
     BARRIER,
     MODELS,
@@ -44,8 +45,9 @@ from orograph.kernels.relax.pad_cuda import are_within
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
-from orograph.kernels.vectors.lanes import STEPS
+from orograph.kernels.vectors.lanes import LANES, STEPS
 from orograph.results.costs import COST
+from orograph.run.context import RunContext
 from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import RunError
@@ -72,25 +74,12 @@ class State:
     """Masks of the passable cells on the four sides of the tile; None until they are needed."""
 
 
-def gpu_bytes_a_cell(model: str, itemsize: int, connectivity: int, rasters: int) -> int:
-    """Return the peak bytes of GPU memory for each cell of a tile: costs and distances.
-
-    ``itemsize`` is that of costs; ``rasters`` is how many are read.
-    """
-    row = MODELS[model]
-    planes = (2 if row.neutral_friction is not None else 1) + 2 * len(row.further)
-    as_read = 8 * rasters
-    if row.formula is not None:  # those of whole blocks, when no raster as read is left
-        weights = weights_a_cell(len(STEPS[connectivity])) + 1
-        as_read = max(as_read, weights * itemsize)
-    return as_read + (planes + 2) * itemsize + 4
-
-
 @dataclass(frozen=True)
 class Distance(FrontierProblem):
     """Least-cost distance as a problem of the frontier engine."""
 
     name = "cost-distance"
+    irrelevant = ("backend", "keep_weights")
     stage = "open_tile"
     may_wrap = True
     by_mask = False
@@ -125,6 +114,8 @@ class Distance(FrontierProblem):
     """Factor contained in ``lengths``: metres per unit of length where costs are times, else 1."""
     variable: str = COST
     """Name of the raster of costs."""
+    keep_weights: bool = False
+    """Whether a GPU keeps the costs of all steps, rather than compute them again."""
 
     @classmethod
     def on_rasters(
@@ -185,12 +176,23 @@ class Distance(FrontierProblem):
         """Number of rows and columns that the longest step crosses, 1 or 2."""
         return 2 if self.connectivity == 16 else 1
 
-    @property
-    def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile."""
-        return gpu_bytes_a_cell(
-            self.model.name, self.dtype.itemsize, self.connectivity, len(self.nodata)
-        )
+    def gpu_bytes(self, cells: int) -> int:
+        """Return the peak bytes of GPU memory of a tile: costs and distances."""
+        row, itemsize = MODELS[self.model.name], self.dtype.itemsize
+        planes = (2 if row.neutral_friction is not None else 1) + 2 * len(row.further)
+        more = 8 * len(self.nodata) * cells
+        if row.formula is not None:  # weights are there when no raster as read is left
+            # warps come in pairs: maybe one more than blocks
+            weighed = cells if self.keep_weights else min(cells, MOST_REWEIGHED) + LANES**2
+            weights = weights_a_cell(len(STEPS[self.connectivity])) * weighed
+            more = max(more, (weights + cells) * itemsize)
+        return more + ((planes + 2) * itemsize + 4) * cells
+
+    def on_tiles(self, context: RunContext) -> Distance:
+        """Return the problem, with kept weights if GPUs hold all tiles so."""
+        keeping = replace(self, keep_weights=True)
+        fits = context.gpus and bytes_held(context, keeping.gpu_bytes) <= context.gpu_memory
+        return keeping if fits else self
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -259,7 +261,8 @@ class Distance(FrontierProblem):
             # barriers.
             there = self._on_passable(surface, rows, columns)
             rows, columns, costs = rows[there], columns[there], costs[there]
-        tile = kernel("open_tile", self.backend)(surface)
+        how = {} if may_use_numba(self.backend) else {"keep_weights": self.keep_weights}
+        tile = kernel("open_tile", self.backend)(surface, **how)
         tile.seed(rows, columns, costs)
         links = None if self.links is None else TileLinks(self.links, place.window)
         return State(place, tile, links)

@@ -595,7 +595,8 @@ def _joined_level(context: RunContext) -> int:
         # Threads of a GPU share its memory, and that of the worker.
         threads = context.threads or -(-context.cluster_threads // context.gpus) or MOST_GPU_THREADS
         memory = context.worker_memory or memory_of_machine()
-        there, here = context.gpu_memory // GPU_BYTES_A_CELL, memory // BYTES_A_CELL
+        # few threads leave less for the three tiles that are computed
+        there, here = context.gpu_memory * 3 // 5 // GPU_BYTES_A_CELL, memory // BYTES_A_CELL
         most = min(most, there // threads, here // threads)
     elif isinstance(context.sink, ArraySink):
         fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads

@@ -20,11 +20,11 @@ import logging
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from functools import partial
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -164,7 +164,9 @@ class StateCache:
         self._caches = 1
         self._states: OrderedDict[Tile, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
+        self._rooms: dict[Tile, int] = {}
         self._lock = Lock()
+        self._freed = Condition(self._lock)
         self.strips: dict[Tile, list[tuple[int, Any]]] = {}
         """Strips around each tile and its own, as they were last sent, with their names."""
         self._unsaved: Counter[Tile] = Counter()
@@ -194,18 +196,52 @@ class StateCache:
         self, tile: Tile, state: object, size: int, spill: Callable[[Tile, object], None]
     ) -> None:
         """Add a state; call ``spill`` with the oldest states that no longer fit."""
-        out = []
         with self._lock:
             self._states[tile] = state, size
             self._bytes += size
-            while self.limit is not None and self._bytes > self.limit and self._states:
-                oldest, (other, freed) = self._states.popitem(last=False)
-                self._bytes -= freed
-                out.append((oldest, other))
+        self._spill_surplus(spill)
+
+    @contextmanager
+    def room(self, tile: Tile, size: int, spill: Callable[[Tile, object], None]) -> Iterator[None]:
+        """Context of work on a tile that takes ``size`` bytes, its state among them.
+
+        It begins when those at work leave as many, or there are none, and states that no longer fit
+        have been given to ``spill``.
+        """
+        with self._freed:
+            self._freed.wait_for(lambda: self._has_room(size))
+            self._rooms[tile] = size
+        try:
+            self._spill_surplus(spill)
+            yield
+        finally:
+            with self._freed:
+                del self._rooms[tile]
+                self._freed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        at_work = sum(self._rooms.values())
+        return not at_work or self.limit is None or at_work + size <= self.limit
+
+    def _spill_surplus(self, spill: Callable[[Tile, object], None]) -> None:
+        """Call ``spill`` with the oldest states that do not fit beside the tiles at work."""
+        out = []
+        with self._lock:
+            # the room of a tile at work is for its state too
+            taken = self._bytes + sum(
+                room - self._states.get(tile, (None, 0))[1] for tile, room in self._rooms.items()
+            )
+            for tile in [tile for tile in self._states if tile not in self._rooms]:
+                if self.limit is None or taken <= self.limit:
+                    break
+                state, size = self._states.pop(tile)
+                self._bytes -= size
+                taken -= size
+                out.append((tile, state))
         # Outside the lock: writing takes long, and other threads need the cache meanwhile. A state
         # that alone exceeds the limit is among them.
-        for oldest, other in out:
-            spill(oldest, other)
+        while out:
+            spill(*out.pop(0))
 
     def save_some(
         self,
@@ -293,6 +329,13 @@ class TileStates:
     problem: TileProblem[Any, Any]
     rasters: tuple[Raster, ...]
     context: RunContext
+
+    def room(self, tile: Tile, gpu_bytes: int) -> AbstractContextManager[None]:
+        """Return a context of work on a tile, given the bytes of a GPU that it takes; 0 on CPUs.
+
+        What takes the tile has to let go of it within.
+        """
+        return self.cache.room(tile, gpu_bytes, self._spill) if gpu_bytes else nullcontext()
 
     def take(self, tile: Tile) -> Any:
         """Remove the state of a tile from the cache, or load or create it, and return it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orograph.arguments.settings import thread_count
-from orograph.engines.frontier.field import cells_on_gpu
+from orograph.engines.frontier.field import bytes_held
 from orograph.engines.map_overlap import part_side
 from orograph.engines.parts import side_of_parts, threads_on
 from orograph.engines.quadtree_pass import GPU_BYTES_A_CELL
@@ -260,7 +260,7 @@ def _on_gpus(
     context = problem.tiled(gpus.context(grid.tree, grid.shard_level))
     tree, tile = context.quadtree, context.quadtree.window(Node(0, 0))
     count = tree.count(0)
-    held = cells_on_gpu(tile) * problem.gpu_bytes * -(-count // gpus.count)
+    held = bytes_held(context, problem.on_tiles(context).gpu_bytes)
     # Four sides of each tile, in eight bytes a cell.
     borders = count * 4 * tree.tile * 8
     # one tile is read, and another is written, by as many threads as that takes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -192,7 +193,7 @@ def open_grid(
 
 def whole_gpu_memory(of_tiles: int) -> int:
     """Return the bytes of a GPU whose tiles may use ``of_tiles`` bytes when all else is free."""
-    return int(of_tiles / SHARE_OF_TILES) + GPU_CONTEXT_BYTES
+    return math.ceil(of_tiles / SHARE_OF_TILES) + GPU_CONTEXT_BYTES
 
 
 def memory_of_tasks(tasks: int, workers: int) -> int:

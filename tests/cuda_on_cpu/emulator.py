@@ -297,6 +297,10 @@ class Emulator:
         """This machine's memory."""
         return 2**62
 
+    def is_shared(self) -> bool:
+        """No other process uses it."""
+        return False
+
     def shared_bytes(self) -> int:
         """What launch lets a block have."""
         return MAX_SHARED

@@ -21,6 +21,7 @@ than it has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from orograph.arguments.settings import setting
@@ -37,10 +38,17 @@ MOST_PADDED = 2**31 - 1  # cells of a tile with its halo: CUDA kernels count in 
 MOST_CELLS = 2**28  # of one of several tiles: few enough with their halo, were they one row
 WIDEST_HALO = 2
 GPU_BYTES_A_CELL = 64  # of a GPU's memory, unless a problem knows better
+GpuBytes = Callable[[int], int]
+"""Function that returns the peak bytes of GPU memory of a tile, given its number of cells."""
 BYTES_A_CELL = 512  # of a worker's memory: about 64 to read a tile, and much else has to fit in
 
 
-def join_tiles(context: RunContext, gpu_bytes: int = GPU_BYTES_A_CELL) -> RunContext:
+def usual_gpu_bytes(cells: int) -> int:
+    """Return the peak bytes of GPU memory of a tile, unless a problem knows better."""
+    return cells * GPU_BYTES_A_CELL
+
+
+def join_tiles(context: RunContext, gpu_bytes: GpuBytes = usual_gpu_bytes) -> RunContext:
     """Return a run context with larger tiles where that is quicker, else the same context.
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.
@@ -48,17 +56,24 @@ def join_tiles(context: RunContext, gpu_bytes: int = GPU_BYTES_A_CELL) -> RunCon
     Parameters
     ----------
     context : RunContext
-    gpu_bytes : int
-        What a cell takes in the memory of a GPU, at the most.
+    gpu_bytes : callable
+        Returns the peak bytes of GPU memory of a tile, given its number of cells.
     """
     return context.join_tiles(partial(_level, gpu_bytes))
 
 
-def _level(gpu_bytes: int, context: RunContext) -> int:
+def bytes_held(context: RunContext, gpu_bytes: GpuBytes) -> int:
+    """Return the bytes of all tiles that one GPU of a run works on."""
+    tree = context.quadtree
+    tile = cells_on_gpu(tree.window(Node(0, 0)))
+    return gpu_bytes(tile) * -(-tree.count(0) // context.gpus)
+
+
+def _level(gpu_bytes: GpuBytes, context: RunContext) -> int:
     """Return the quadtree level whose nodes become the tiles of the run."""
     tree = context.quadtree
     if context.gpus:
-        return _level_on_gpus(tree, context.gpus, context.gpu_memory // gpu_bytes)
+        return _level_on_gpus(tree, context.gpus, context.gpu_memory, gpu_bytes)
     if not context.threads:
         threads, memory = context.cluster_threads, context.worker_memory
         return level_on_workers(tree, context.shard_level, threads, memory)
@@ -69,16 +84,20 @@ def _level(gpu_bytes: int, context: RunContext) -> int:
     return _highest(tree, highest, side**2, context.threads)
 
 
-def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
-    """Return the quadtree level of the tiles for GPUs that hold ``cells`` cells each."""
+def _level_on_gpus(tree: Quadtree, gpus: int, memory: int, gpu_bytes: GpuBytes) -> int:
+    """Return the quadtree level of the tiles for GPUs of ``memory`` bytes each."""
+
+    def fits(node: Window, share: int = 1) -> bool:
+        return share * gpu_bytes(cells_on_gpu(node)) <= memory
+
     most, root = (setting("field") * GPU_FIELD) ** 2, tree.root
     height, width = (n + 2 * WIDEST_HALO for n in tree.shape)
     whole = tree.window(root)
-    fits = whole.size <= most and cells_on_gpu(whole) <= cells
-    if fits and height * width <= MOST_PADDED:
+    if whole.size <= most and fits(whole) and height * width <= MOST_PADDED:
         return root.level  # quicker than several GPUs that wait for one another's borders
     at_once = max(2 * gpus, TILES_AT_ONCE)
-    return _highest(tree, root.level, min(most, MOST_CELLS), at_once, cells // TILES_AT_ONCE)
+    few = partial(fits, share=TILES_AT_ONCE)
+    return _highest(tree, root.level, min(most, MOST_CELLS), at_once, few)
 
 
 def cells_on_gpu(window: Window) -> int:
@@ -99,16 +118,20 @@ def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int
 
 
 def _highest(
-    tree: Quadtree, highest: int, most: int, at_once: int, on_gpu: int | None = None
+    tree: Quadtree,
+    highest: int,
+    most: int,
+    at_once: int,
+    fits: Callable[[Window], bool] = lambda _: True,
 ) -> int:
     """Return the highest level of small enough nodes that still keeps all threads busy.
 
-    ``most``: cells of a node; ``on_gpu``: as how many it may count in a GPU's memory.
+    ``most``: cells of a node; ``fits`` tells whether a GPU has room for it.
     """
     level = 0
     while level < highest:
         node = tree.window(Node(level + 1, 0))
-        large = node.size > most or (on_gpu is not None and cells_on_gpu(node) > on_gpu)
+        large = node.size > most or not fits(node)
         # a wavefront overlaps about sqrt(n) of n tiles
         few = 4 * tree.count(level + 1) < at_once**2
         if large or few:

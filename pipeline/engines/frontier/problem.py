@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from orograph.engines.frontier.driver import Frontier
-from orograph.engines.frontier.field import GPU_BYTES_A_CELL, join_tiles
+from orograph.engines.frontier.field import join_tiles, usual_gpu_bytes
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Request
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.border import facing
@@ -36,10 +36,9 @@ class FrontierProblem(FrontierDefaults, ProblemFacts):
         """Cells a side that a tile must have: its steps reach no tile beyond its neighbours."""
         return self.halo_width
 
-    @property
-    def gpu_bytes(self) -> int:
-        """Peak bytes of GPU memory for each cell of a tile."""
-        return GPU_BYTES_A_CELL
+    def gpu_bytes(self, cells: int) -> int:
+        """Return the peak bytes of GPU memory of a tile, given its number of cells."""
+        return usual_gpu_bytes(cells)
 
     def tiled(self, context: RunContext) -> RunContext:
         """Return a run context with the tiles that are quickest for the problem."""
@@ -48,10 +47,14 @@ class FrontierProblem(FrontierDefaults, ProblemFacts):
             context = replace(context, gpus=0)
         return join_tiles(context, self.gpu_bytes)
 
+    def on_tiles(self, context: RunContext) -> Any:
+        """Return the problem as the tiles of a run are computed quickest."""
+        return self
+
     def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> Frontier:
         """Return the engine of the problem."""
-        problem: Any = self
-        return Frontier(problem, rasters, self.tiled(context))
+        context = self.tiled(context)
+        return Frontier(self.on_tiles(context), rasters, context)
 
 
 def solve_trial_tile(

@@ -99,6 +99,9 @@ class FrontierInterface(TileProblem[State, Packed], GridProblem, Protocol[State,
     def cells_a_visit(self) -> int:
         """Fixed cost of a visit, as the number of cells relaxed in the same time."""
 
+    def gpu_bytes(self, cells: int) -> int:
+        """Return the peak bytes of GPU memory of a tile, given its number of cells."""
+
     def starts(self, tile: int) -> dict[Tile, float] | None:
         """Return the least initial cost of each tile with sources; None: open all tiles to see."""
 
@@ -136,6 +139,10 @@ class FrontierInterface(TileProblem[State, Packed], GridProblem, Protocol[State,
 
 class FrontierDefaults(TileDefaults):
     """Default members of `FrontierInterface` for problems to inherit: no links, no attributes."""
+
+    def gpu_bytes(self, cells: int) -> int:
+        """Return 0: what a tile takes is not known, and its memory is not reserved."""
+        return 0
 
     @property
     def links(self) -> Links | None:

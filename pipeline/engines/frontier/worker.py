@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from orograph.engines.frontier.field import cells_on_gpu
 from orograph.engines.frontier.protocol import (
     FrontierInterface,
     Request,
@@ -45,6 +46,12 @@ class FrontierTasks:
     def states(self) -> TileStates:
         """Access to the tile states held in this process."""
         return TileStates(self.problem, self.rasters, self.context)
+
+    def gpu_bytes(self, tile: Tile) -> int:
+        """Return the bytes of GPU memory that work on a tile takes; 0 on CPUs."""
+        if not self.context.gpus:
+            return 0
+        return self.problem.gpu_bytes(cells_on_gpu(self.states.place(tile).window))
 
 
 def visit_tiles(
@@ -108,10 +115,11 @@ def _visit_tiles(
             break
         request = area[tile]
         run.context.stop_if_cancelled()
-        with located(states.place(tile).window):
+        with located(states.place(tile).window), states.room(tile, run.gpu_bytes(tile)):
             state = states.take(tile)
             visit = run.problem.visit(state, request, bound)
-        states.keep(tile, state)
+            states.keep(tile, state)
+            del state  # its memory is given back where the cache has no room for it
         open_keys[tile] = visit.pending
         # All visits to a tile in this task are one result, judged against what the driver had when
         # it sent the task.
@@ -195,27 +203,15 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     if (known := _counts_of(run, node)) is not None:
         return known
     shards, outputs = context.shards(node), problem.outputs
-    tabulated = problem if isinstance(problem, Tabulated) else None
     writers = {(v.name, n): context.sink.writer(v.name, n) for v in outputs for n in shards}
     counts: dict[str, float] = {}
     tables: list[Table] = []
     for request in requests:
-        tile = request.tile
-        state = states.take(tile)
-        # A last visit without a bound. It takes in what the neighbours sent last, and changes no
-        # border if the tile has converged.
-        visit = problem.visit(state, request, math.inf)
-        if any(found is not None for found in (*visit.border, visit.links)):
-            raise RunError(
-                f"{problem.name}: tile {tile} had not converged when the queue was "
-                "empty; this is a fault of orograph, please report it"
-            )
-        blocks, own = problem.finish(state)
-        _put(run, states.place(tile).window, blocks, writers)
+        with states.room(request.tile, run.gpu_bytes(request.tile)):
+            own, rows = _finish_tile(run, request, writers)
         for name, count in own.items():
             counts[name] = counts.get(name, 0) + count
-        if tabulated is not None:
-            tables.append(tabulated.rows_of_tile(states.place(tile), state))
+        tables += rows
     # Where a tile covers several shards, `_put` has closed them.
     if not context.shard:
         for writer in writers.values():
@@ -229,6 +225,30 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
         states.drop(request.tile)
         states.cache.strips.pop(request.tile, None)
     return counts
+
+
+def _finish_tile(
+    run: FrontierTasks, request: Request, writers: Mapping[tuple[str, Window], ShardWriter]
+) -> tuple[dict[str, float], list[Table]]:
+    """Write the cells of a tile that has converged; return its counts, and its rows if it has any.
+
+    Its memory is free when this returns.
+    """
+    problem, states, tile = run.problem, run.states, request.tile
+    state = states.take(tile)
+    # A last visit without a bound. It takes in what the neighbours sent last, and changes no border
+    # if the tile has converged.
+    visit = problem.visit(state, request, math.inf)
+    if any(found is not None for found in (*visit.border, visit.links)):
+        raise RunError(
+            f"{problem.name}: tile {tile} had not converged when the queue was "
+            "empty; this is a fault of orograph, please report it"
+        )
+    blocks, counts = problem.finish(state)
+    _put(run, states.place(tile).window, blocks, writers)
+    if not isinstance(problem, Tabulated):
+        return counts, []
+    return counts, [problem.rows_of_tile(states.place(tile), state)]
 
 
 def _put(

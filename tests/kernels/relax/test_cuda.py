@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,6 +91,7 @@ class Case:
     by_row: bool = False
     with_friction: bool = True
     block: int = 32
+    kept: bool = True
 
     def __str__(self) -> str:
         return "-".join(f"{value}" for value in vars(self).values())
@@ -158,6 +160,8 @@ CASES = [
     Case("float32", "walk", 4, reverse=True),
     Case("float64", "walk", by_row=True, max_cost=900),
     Case("float64", "walk", 16, with_friction=False),
+    Case("float32", "tobler", by_row=True, kept=False),
+    Case("float64", "walk", 16, reverse=True, max_cost=900, block=9, kept=False),
 ]
 
 
@@ -175,7 +179,7 @@ def bounded(stats: twin.RelaxStats, state: TileState, bound: float = math.inf) -
 
 
 BY_NAME = {str(case): case for case in CASES}
-EVERY = {str(CASES[n]) for n in (0, 4, 5)}  # 8, 16 and 4 neighbours
+EVERY = {str(CASES[n]) for n in (0, 4, 5, -2)}  # 8, 16 and 4 neighbours; weights not kept
 
 
 @pytest.mark.diagonal
@@ -185,7 +189,7 @@ def test_every_grid_has_the_bits_of_the_twin(case: Case, emulator: Emulator, nam
     expected, found = case.seeded(GRIDS[name]), case.seeded(GRIDS[name])
     sources = np.count_nonzero(found.dist < found.unreached)
     done = twin.relax(expected)
-    stats = relax_cuda.relax(found, device=emulator)
+    stats = relax_cuda.relax(found, device=emulator, keep_weights=case.kept)
     bounded(stats, found)
     assert_same_bits(found.dist, expected.dist)
     assert stats.pending == math.inf
@@ -251,7 +255,7 @@ def test_visits_with_a_bound_settle_all_below_it(
     twin.relax(final)
     step = share * float(final.dist[final.dist < final.unreached].max())
     state = case.seeded(grid)
-    tile = DeviceTile(state, emulator)
+    tile = DeviceTile(state, emulator, keep_weights=case.kept)
     pending, visits = state.pending, 0
     while pending < math.inf:
         bound = max(pending + step, math.nextafter(pending, math.inf))
@@ -274,7 +278,12 @@ def test_visits_with_a_bound_settle_all_below_it(
     "order", [4, 5, 11]
 )  # of those that showed blocks that two warps had taken
 @pytest.mark.parametrize(
-    "case", [Case("float32", block=4), Case("int64", connectivity=16, block=4)]
+    "case",
+    [
+        Case("float32", block=4),
+        Case("int64", connectivity=16, block=4),
+        Case("float32", "tobler", block=4, kept=False),
+    ],
 )
 def test_warps_that_work_at_once_lose_nothing(
     case: Case, order: int, monkeypatch: pytest.MonkeyPatch
@@ -285,10 +294,11 @@ def test_warps_that_work_at_once_lose_nothing(
     monkeypatch.setattr(relax_cuda, "definitions", lambda rules: {**usual(rules), **narrow})
     monkeypatch.setattr(relax_cuda, "AT_WORK", (8, 8))  # the emulator has one block at a time
     grid = np.exp(np.random.default_rng(3).normal(0, 2, (100, 120)))
+    grid = grid if case.kept else grid[:96, :96]  # as far as there are heights
     expected = case.seeded(grid)
     twin.relax(expected)
     found = case.seeded(grid)
-    relax_cuda.relax(found, device=Emulator("random", order))
+    relax_cuda.relax(found, device=Emulator("random", order), keep_weights=case.kept)
     assert_same_bits(found.dist, expected.dist)
 
 
@@ -485,6 +495,33 @@ def test_tiles_leave_a_gpu_that_is_full(
     assert_same_bits(found["cost"].values, expected["cost"].values)
     assert 50_000 < max(held) <= 100_000  # of nine tiles of 20,000 bytes
     assert len(unpacked) > 3
+
+
+def test_tiles_at_work_share_a_gpu_with_those_that_wait(
+    emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many threads there are: what they work on, and all that is kept, fits its memory."""
+    limit = 800_000
+    live: weakref.WeakSet[DeviceTile] = weakref.WeakSet()
+    taken, weigh = [], DeviceTile._weigh
+
+    def watched_weigh(tile: DeviceTile) -> None:
+        weigh(tile)
+        live.add(tile)
+        there = tuple(live)
+        weights = [tile._weights for tile in there]
+        taken.append(sum(t.nbytes for t in there) + sum(w.nbytes for w in weights if w is not None))
+
+    monkeypatch.setattr(DeviceTile, "_weigh", watched_weigh)
+    monkeypatch.setattr("orograph.kernels.backends.memory_for_tiles", lambda: limit)
+    heights = np.random.default_rng(4).random((192, 192))
+    arguments: Any = {"sources": [(3, 5), (150, 160)], "tile": 32}
+    expected = og.walking_time(heights, backend="numba", **arguments)
+    with og.config.set(threads=8, field=0):
+        found = og.walking_time(heights, backend="cuda", **arguments)
+    assert_same_bits(found["time"].values, expected["time"].values)
+    assert len(taken) > 36  # visits of 36 tiles
+    assert limit / 2 < max(taken) <= limit
 
 
 def test_sources_lower_cells_of_a_tile_on_a_gpu_as_the_twin_does(emulator: Emulator) -> None:

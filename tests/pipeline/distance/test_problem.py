@@ -15,7 +15,7 @@ from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 from orograph.distance.problem import Distance
-from orograph.engines.frontier.field import cells_on_gpu, join_tiles
+from orograph.engines.frontier.field import cells_on_gpu
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax import cuda
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
@@ -83,11 +83,16 @@ def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.Monk
 
 @pytest.mark.diagonal
 @pytest.mark.parametrize("shape", [(256, 256), (8, 2048), (2048, 3), (36, 1024)])
-@pytest.mark.parametrize("problem", ["cost_distance", "hop_distance", "walking_time"])
+@pytest.mark.parametrize(
+    "problem", ["cost_distance", "hop_distance", "walking_time", "walking_time without weights"]
+)
 def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
     problem: str, shape: tuple[int, int], emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned, before, taken = [], [], []
+    planned: list[int] = []
+    before, taken = [], []
+    problem, _, few_weights = problem.partition(" ")
+    count = cells_on_gpu(Window(0, 0, *shape))
 
     def watched(name: str, kind: type) -> None:
         function = getattr(kind, name)
@@ -101,14 +106,23 @@ def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
 
         monkeypatch.setattr(kind, name, call)
 
-    def joined(context: RunContext, gpu_bytes: int) -> RunContext:
-        planned.append(gpu_bytes)
-        return join_tiles(context, gpu_bytes)
+    choose = Distance.on_tiles
+
+    def chosen(distance: Distance, context: RunContext) -> Distance:
+        if few_weights:
+            kept = replace(distance, keep_weights=True).gpu_bytes(count)
+            context = replace(context, gpu_memory=kept - 1)
+        distance = choose(distance, context)
+        planned.append(distance.gpu_bytes(count))
+        return distance
 
     watched("relax", cuda.DeviceTile)
     watched("read_out", cuda.DeviceTile)
     watched("surface", Distance)
-    monkeypatch.setattr("orograph.engines.frontier.problem.join_tiles", joined)
+    monkeypatch.setattr(Distance, "on_tiles", chosen)
+    # four warps at work, so that there are more blocks than have weights
+    monkeypatch.setattr(cuda, "AT_WORK", (4, 4))
+    monkeypatch.setattr("orograph.distance.problem.MOST_REWEIGHED", 4 * LANES**2)
     cells = np.random.default_rng(0).uniform(1, 5, shape)
     run = getattr(og, problem)
     run(cells[:32, :32], [(2, 3)], backend="cuda")  # imports, and compiles
@@ -120,7 +134,7 @@ def test_a_tile_takes_no_more_gpu_memory_than_is_planned(
         tracemalloc.stop()
     assert len(taken) >= 3
     # the cells are a view of the array until they are copied to the GPU, to make the surface
-    found = (max(taken) - before[0]) / cells_on_gpu(Window(0, 0, *shape))
+    found = max(taken) - before[0]
     # costs from friction are computed where they are needed, not kept for whole blocks
     least = planned[-1] / 2 if min(shape) > 2 * LANES or problem == "walking_time" else 0
     assert least < found < planned[-1]

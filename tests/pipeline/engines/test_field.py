@@ -120,7 +120,7 @@ def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
     with og.config.set(field=field):
         more = {"gpus": gpus, "gpu_memory": 10 * memory}
         context = context_of((SIDE, SIDE), 8, threads, tmp_path / "out.zarr", 1, **more)
-        joined = join_tiles(context, gpu_bytes=10)
+        joined = join_tiles(context, ten_bytes)
     assert joined.tree == Quadtree((SIDE, SIDE), expected)
     assert joined.shard == (16 if expected > 16 else 0)
     found = [
@@ -130,19 +130,23 @@ def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
     assert sorted(found) == sorted(expected_shards)
 
 
+def ten_bytes(cells: int) -> int:
+    return 10 * cells
+
+
 @pytest.mark.parametrize("shape", [(8, 4096), (4096, 1)])
 def test_a_strip_counts_whole_blocks_in_the_memory_of_a_gpu(shape: tuple[int, int]) -> None:
     memory = 10 * 32 * (4096 + 2 * WIDEST_HALO)
     for less, tile in ((0, 4096), (1, 256)):  # one tile, or sixteen
         with og.config.set(field=SIDE):
             context = context_of(shape, 8, gpus=1, gpu_memory=memory - less)
-            assert join_tiles(context, gpu_bytes=10).quadtree.tile == tile
+            assert join_tiles(context, ten_bytes).quadtree.tile == tile
 
 
 @pytest.mark.parametrize("shape", [(1, 2**30), (2**16, 2**16), (2**15, 2**15)])
 def test_a_tile_of_a_gpu_has_cells_that_32_bits_count(shape: tuple[int, int]) -> None:
     with og.config.set(field=2**16):
-        tree = join_tiles(context_of(shape, 1024, gpus=1), gpu_bytes=1).quadtree
+        tree = join_tiles(context_of(shape, 1024, gpus=1), int).quadtree  # a byte a cell
     window = tree.window(Node(0, 0))
     assert (window.height + 4) * (window.width + 4) < 2**31
     assert (tree.count(0) == 1) == (shape == (2**15, 2**15))

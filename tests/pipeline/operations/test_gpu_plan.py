@@ -13,9 +13,12 @@ import orograph as og
 from orograph.cli.main import main
 from orograph.components.components import Components
 from orograph.engines import quadtree_pass
+from orograph.engines.frontier import field
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import bytes_held
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.kernels.device import memory_for_tiles
+from orograph.kernels.relax import cuda as relax_cuda
 from orograph.plans import grid
 from orograph.plans.grid import whole_gpu_memory
 from orograph.plans.plan import GPU_CONTEXT_BYTES, MIB
@@ -87,7 +90,7 @@ def test_a_sweep_has_the_tiles_and_tasks_that_were_planned(
 
 
 @pytest.mark.diagonal
-@pytest.mark.parametrize("memory", [2**34, 2**18])
+@pytest.mark.parametrize("memory", [2**34, 2**17])
 @pytest.mark.parametrize("name", DISTANCES)
 def test_a_distance_has_the_tiles_that_were_planned(
     name: str,
@@ -108,6 +111,39 @@ def test_a_distance_has_the_tiles_that_were_planned(
     assert (planned.tiles == 1) == (memory == 2**34)
     assert planned.tasks == 2 * context["tree"].count(context["level"])
     assert GPU_CONTEXT_BYTES < planned.memory_gpu <= whole
+
+
+@pytest.mark.parametrize(
+    ("memory", "tiles", "kept"), [(2**34, 1, True), (250_000, 1, False), (150_000, 4, False)]
+)
+def test_weights_are_kept_as_planned_where_that_leaves_the_grid_whole(
+    memory: int,
+    tiles: int,
+    kept: bool,
+    tmp_path: Path,
+    context: dict[str, Any],
+    emulated_gpu: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orograph.kernels.backends.memory_for_tiles", lambda: memory)
+    # two warps at work in four blocks
+    monkeypatch.setattr("orograph.distance.problem.MOST_REWEIGHED", 2 * 32**2)
+    monkeypatch.setattr(relax_cuda, "AT_WORK", (2, 2))
+    monkeypatch.setattr(field, "TILES_AT_ONCE", 2)
+    og.ingest(FEW_CELLS, tmp_path / "cells", tile=32)
+    whole = whole_gpu_memory(memory)
+    with og.config.set(field=FIELD):
+        planned = og.walking_time.plan(
+            tmp_path / "cells", workers=0, gpu_memory=whole, dtype="float32"
+        )
+        found = og.walking_time(tmp_path / "cells", MIDDLE, backend="cuda", dtype="float32")
+    assert planned.tiles == context["tree"].count(0) == tiles
+    problem = context["run"].problem
+    assert problem.keep_weights == kept
+    held = bytes_held(context["run"].context, problem.gpu_bytes)
+    assert planned.memory_gpu == GPU_CONTEXT_BYTES + min(held, memory)
+    expected = og.walking_time(FEW_CELLS, MIDDLE, backend="numba", dtype="float32")
+    np.testing.assert_array_equal(found["time"], expected["time"], strict=True)
 
 
 @pytest.mark.parametrize("name", ["directions", "accumulation", "breached"])

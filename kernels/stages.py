@@ -24,7 +24,7 @@ class Stage(NamedTuple):
     cuda: str | None
     """None: there is no CUDA kernel."""
     in_turn: bool = False
-    """Whether few threads at once call the CUDA function: those of the tiles of a sweep."""
+    """Whether few threads at once call the CUDA function, so that few tiles are on the GPU."""
     work: str = ""
     """Words for the work in messages, where there is no CUDA kernel."""
 
@@ -63,7 +63,7 @@ STAGES = {
     "part_components": Stage("graph.components", "graph.components_cuda", in_turn=True),
     "open_part": Stage("graph.near_far:HostPart", "graph.near_far_cuda:DevicePart"),
     "dijkstra": Stage("graph.dijkstra", None, work="Dijkstra's algorithm"),
-    "march": Stage("eikonal.march", "eikonal.cuda"),
+    "march": Stage("eikonal.march", "eikonal.cuda", in_turn=True),
     "bidirectional_search": Stage(
         "shortest_path_tree.backtrack:descend", None, work="bidirectional search"
     ),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orograph.plans.grid import Grid, memory_of_tasks
-from orograph.plans.plan import CLIENT_BYTES, WORKER_BYTES, Plan
+from orograph.graphs.device.choice import LEAST, bytes_on_gpu, is_faster_in_parts
+from orograph.plans.grid import Gpus, Grid, memory_of_tasks
+from orograph.plans.plan import (
+    CLIENT_BYTES,
+    GPU_CONTEXT_BYTES,
+    GPU_WORKER_BYTES,
+    WORKER_BYTES,
+    Plan,
+)
 from orograph.tiles.arguments import check_flag
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.store.create import Layout
@@ -44,9 +51,18 @@ def estimate_paths(
     workers: int,
     sources: VerticesLike | None = None,
     predecessors: bool = False,
+    gpus: Gpus | None = None,
 ) -> GraphPlan:
     """Return the plan of `shortest_paths`, from one source if none are given."""
     graph = graph.joined()
+    plan = _paths(graph, workers, sources, predecessors)
+    return _with_gpus(plan, "open_part", graph, gpus)
+
+
+def _paths(
+    graph: Graph, workers: int, sources: VerticesLike | None, predecessors: bool
+) -> GraphPlan:
+    """Return the plan of `shortest_paths` on CPUs."""
     count = 1 if sources is None else graph.vertices(sources, "sources").size
     traced = check_flag("predecessors", predecessors)
     n = graph.vertex_count
@@ -61,9 +77,16 @@ def estimate_paths(
     return _in_this_process("shortest_paths", graph, workers, own, count * n * 8 * (1 + traced))
 
 
-def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
+def estimate_hops(
+    graph: Graph, *, workers: int, predecessors: bool = False, gpus: Gpus | None = None
+) -> GraphPlan:
     """Return the plan of `hop_distance` on a graph."""
     graph = graph.joined()
+    return _with_gpus(_hops(graph, workers, predecessors), "graph_hops", graph, gpus)
+
+
+def _hops(graph: Graph, workers: int, predecessors: bool) -> GraphPlan:
+    """Return the plan of `hop_distance` on CPUs."""
     traced = check_flag("predecessors", predecessors)
     written = graph.vertex_count * (4 + 8 * traced)
     if graph.part_count > 1 and not traced:
@@ -74,26 +97,54 @@ def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> 
     return _in_this_process("hop_distance", graph, workers, own, written)
 
 
-def estimate_connected(graph: Graph, *, workers: int) -> GraphPlan:
-    """Return the plan of `is_connected` on a graph."""
+def estimate_connected(graph: Graph, *, workers: int, gpus: Gpus | None = None) -> GraphPlan:
+    """Return the plan of `is_connected` on a graph; on a GPU, with ``backend="cuda"``."""
     rows = _bytes(graph, *ROWS) * (2 if graph.directed else 1) + 12 * graph.arc_count
-    return _in_this_process("is_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
+    own = rows + 16 * graph.vertex_count
+    plan = _in_this_process("is_connected", graph, workers, own, 0)
+    return plan if gpus is None else replace(plan, memory_gpu=_gpu_bytes(graph))
 
 
-def estimate_components(graph: Graph, *, workers: int, threads: int = 0) -> GraphPlan:
+def estimate_components(
+    graph: Graph, *, workers: int, threads: int = 0, gpus: Gpus | None = None
+) -> GraphPlan:
     """Return the plan of `connected_components` on a graph."""
     graph = graph.joined()
     n = graph.vertex_count
     own = _bytes(graph, *ROWS) + _both_ways(graph) + 40 * n
-    return _swept("connected_components", graph, workers, threads, own, 8 * n)
+    plan = _swept("connected_components", graph, workers, threads, own, 8 * n)
+    return _with_gpus(plan, "graph_components", graph, gpus)
 
 
-def estimate_forest(graph: Graph, *, workers: int, threads: int = 0) -> GraphPlan:
+def estimate_forest(
+    graph: Graph, *, workers: int, threads: int = 0, gpus: Gpus | None = None
+) -> GraphPlan:
     """Return the plan of `minimum_spanning_forest` on a graph."""
     graph = graph.joined()
     own = _bytes(graph, *ROWS, "edge") + _both_ways(graph)
     own += 8 * graph.arc_count + 32 * graph.vertex_count + 2 * graph.edge_count
-    return _swept("minimum_spanning_forest", graph, workers, threads, own, graph.edge_count)
+    plan = _swept("minimum_spanning_forest", graph, workers, threads, own, graph.edge_count)
+    return _with_gpus(plan, "graph_forest", graph, gpus)
+
+
+def _with_gpus(plan: GraphPlan, stage: str, graph: Graph, gpus: Gpus | None) -> GraphPlan:
+    """Return a plan with the GPU memory that a run takes where it chooses a GPU."""
+    if gpus is None:
+        return plan
+    if graph.part_count > 1 and gpus.worker_memory:
+        faster, workers = is_faster_in_parts(graph), min(plan.workers, graph.part_count)
+    else:
+        fits = bytes_on_gpu(graph) <= gpus.free
+        faster, workers = fits and graph.arc_count >= LEAST[stage].uploaded, 1
+    if not faster:
+        return plan
+    worker = plan.memory_per_worker + GPU_WORKER_BYTES - WORKER_BYTES
+    return replace(plan, memory_gpu=_gpu_bytes(graph, workers), memory_per_worker=worker)
+
+
+def _gpu_bytes(graph: Graph, workers: int = 1) -> int:
+    """Return the bytes of each GPU that take a graph together."""
+    return GPU_CONTEXT_BYTES + -(-bytes_on_gpu(graph) // workers)
 
 
 def _bytes(graph: Graph, *names: str) -> int:

@@ -16,8 +16,17 @@ from orograph.arguments.keywords import Choice
 from orograph.arguments.steps import DTYPES, SlopeSpec, StepSpec
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
 from orograph.index.format import Form
-from orograph.plans.grid import memory_of_tasks
-from orograph.plans.plan import CLIENT_BYTES, MIB, WORKER_BYTES, Plan, RasterSpec
+from orograph.kernels.boundary.cuda import BYTES_AT_ONCE
+from orograph.plans.grid import Gpus, memory_of_tasks
+from orograph.plans.plan import (
+    CLIENT_BYTES,
+    GPU_CONTEXT_BYTES,
+    GPU_WORKER_BYTES,
+    MIB,
+    WORKER_BYTES,
+    Plan,
+    RasterSpec,
+)
 from orograph.tiles.arguments import check_dtype
 from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.raster import ArrayRaster, RasterLike
@@ -41,6 +50,7 @@ def estimate_index(
     block: int = BLOCK,
     levels: int = LEVELS,
     sparsify: bool = False,
+    gpus: Gpus | None = None,
     **options: Any,
 ) -> Plan:
     """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`.
@@ -67,10 +77,10 @@ def estimate_index(
     cells = wanted.form.shape[0] * wanted.form.shape[1]
     # workers cannot see what is in this process's memory
     copied = sum(cells * r.dtype.itemsize for r in wanted.rasters if isinstance(r, ArrayRaster))
-    return _plan_of(wanted.form, workers, read, copied)
+    return _plan_of(wanted.form, workers, read, copied, gpus)
 
 
-def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
+def _plan_of(form: Form, workers: int, read: list[int], copied: int, gpus: Gpus | None) -> Plan:
     """Return the plan of an index; ``read`` are the bytes of a cell of each raster."""
     layout, itemsize = form.layout, np.dtype(form.dtype).itemsize
     # shards with the cells around them: all, and the largest, along each axis
@@ -86,6 +96,15 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
     block = height * width * itemsize * (2 * len(read) + 4)
     # tiles that are read in parts, for the cells around shards, are kept for a while
     kept = min(LIMIT_BYTES, form.shape[0] * form.shape[1] * sum(read))
+    matrices = MATRICES_SPARSIFIED if form.sparsify else MATRICES
+    task = shard + block + int(matrices * border * border * itemsize)
+    idle, threads, on_gpu = WORKER_BYTES, 1, 0
+    if gpus is not None:
+        idle, threads = GPU_WORKER_BYTES, gpus.threads
+        # the padded rasters of a shard; matrices of many blocks at once, or at least of one
+        there = largest * itemsize * (len(read) + 1)
+        there += max(BYTES_AT_ONCE, int(MATRICES * border * border * itemsize))
+        on_gpu = GPU_CONTEXT_BYTES + min(threads, down * across) * there
     return Plan(
         operation="DistanceIndex.build",
         shape=form.shape,
@@ -93,16 +112,12 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
         shard=layout.shard,
         tiles=form.count,
         tasks=down * across,
-        memory_per_worker=WORKER_BYTES
-        + KERNEL_BYTES
-        + FREED_BYTES
-        + shard
-        + block
-        + kept
-        + int((MATRICES_SPARSIFIED if form.sparsify else MATRICES) * border * border * itemsize),
+        memory_per_worker=idle + KERNEL_BYTES + kept + threads * (FREED_BYTES + task),
         memory_client=CLIENT_BYTES + memory_of_tasks(down * across, workers),
         bytes_read=read_cells * sum(read),
         bytes_written=form.bytes_uncompressed,
         bytes_checkpoints=copied,
         workers=workers,
+        memory_gpu=on_gpu,
+        threads_per_worker=threads,
     )

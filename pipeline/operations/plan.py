@@ -49,7 +49,7 @@ from orograph.tiles.vector.layer import read_layer
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*CHOICE, "wrap", *OF_GRIDS, "storage_options")  # options of a run that its plan has too
-INTERNAL = ("threads",)  # parameters of estimates that plans do not take
+INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 OF_REQUESTS = ("memory_limit", "gpu_memory")  # what only a plan takes, beside ``workers``
 PLACED = ("barriers", "links")  # arguments that a shape alone has no place for
 
@@ -108,7 +108,9 @@ def parameters_of_plan(operation: OperationFacts) -> list[Parameter]:
         requests = (*operation.counts, *OF_REQUESTS)
         more += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in requests]
     for estimate in filter(None, operation.estimates):
-        more += [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
+        keywords = [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
+        # of the GPUs that an estimate is given, plans are told the memory
+        more += [p.replace(name="gpu_memory") if p.name == "gpus" else p for p in keywords]
     for parameter in more:
         if parameter.name not in (*names, *INTERNAL):
             names.append(parameter.name)
@@ -143,6 +145,9 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     if isinstance(subject, Graph):
         refuse_arguments("a graph", **{n: given.get(n) is not None for n in CHOICE})
     parameters = {p.name: p for p in _parameters(estimate)}
+    gpus = None
+    if "gpus" in parameters and (memory := given.pop("gpu_memory", None)) is not None:
+        gpus = Gpus.of(memory, workers)
     if (wrap := given.pop("wrap", None)) is not None:
         check_flag("wrap", wrap)  # a bound of the plan is that of the raster without it
     for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
@@ -162,6 +167,8 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         names |= {*own, *CHOICE}
     wanted = {name: value for name, value in given.items() if name in names}
+    if gpus is not None:
+        wanted["gpus"] = gpus
     function = _imported(estimate)
     if workers:
         plan = function(subject, workers=workers, **wanted)
@@ -171,7 +178,7 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
         threads = thread_count()
         alone = {"threads": threads} if "threads" in parameters else {}
         plan = function(subject, workers=1, **alone, **wanted)
-        plan = _of_this_process(plan, 1 if alone else threads)
+        plan = _of_this_process(plan, 1 if alone or gpus else threads)
     if isinstance(opened, LazyRaster) and opened.is_computed:
         return _with_input(plan, opened)
     return plan

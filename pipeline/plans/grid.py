@@ -46,6 +46,8 @@ class Gpus:
     count: int
     memory: int
     """Number of bytes that tiles may use on each GPU."""
+    free: int
+    """Number of bytes that are free on each GPU before a run."""
     threads: int
     """Number of threads of each process with a GPU."""
     worker_memory: int
@@ -71,10 +73,10 @@ class Gpus:
             )
         of_tiles = int(SHARE_OF_TILES * free)
         if not workers:
-            return cls(1, of_tiles, thread_count(), 0)
+            return cls(1, of_tiles, free, thread_count(), 0)
         client = current_client()
         limit = memory_of_worker(client) if client else memory_of_machine() // workers
-        return cls(workers, of_tiles, threads_a_gpu(workers, total), limit)
+        return cls(workers, of_tiles, free, threads_a_gpu(workers, total), limit)
 
     def context(self, tree: Quadtree, shard_level: int) -> RunContext:
         """Return the context of a run on these GPUs, as far as joining tiles depends on it."""

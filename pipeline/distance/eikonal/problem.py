@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +60,8 @@ class Eikonal(FrontierProblem):
 
     name = "eikonal-distance"
     stage = "march"
+    planned_on_gpus = True
+    tiled_for_cpus = True  # states stay in the memory of the process
     kept: ClassVar[tuple[str, ...]] = ("values", "waiting")
 
     nodata: Mapping[str, float | int | None]
@@ -84,9 +86,13 @@ class Eikonal(FrontierProblem):
         # value, cost, whether it waits; and its place in the heap
         return Bytes(8 + 8 + 1 + 24, self.dtype.itemsize)
 
+    def memory(self) -> int | None:
+        """Return None: states take a share of the process's memory, also where a GPU marches."""
+        return None
+
     def tiled(self, context: RunContext) -> RunContext:
-        """Return the same context, in which tiles stay as they are stored."""
-        return context
+        """Return a context in which tiles stay as they are stored, in the process's memory."""
+        return replace(context, gpus=0)
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernel by a tile of one cell, if CPUs may march."""

@@ -11,7 +11,17 @@ from orograph.graphs.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_til
 from orograph.graphs.dense_paths.blocked import METHODS
 from orograph.graphs.dense_paths.edge_matrix import DTYPES, open_edges
 from orograph.graphs.dense_paths.graphs import labelled
-from orograph.plans.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
+from orograph.graphs.dense_paths.on_devices import SHARE
+from orograph.plans.grid import Gpus
+from orograph.plans.plan import (
+    CLIENT_BYTES,
+    GPU_CONTEXT_BYTES,
+    GPU_WORKER_BYTES,
+    TASK_BYTES,
+    WORKER_BYTES,
+    Plan,
+    RasterSpec,
+)
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.sparse import is_sparse
@@ -32,6 +42,7 @@ def estimate_all_pairs(
     tile: int | None = None,
     method: str = "auto",
     predecessors: bool = False,
+    gpus: Gpus | None = None,
 ) -> Plan:
     """Return an upper bound on the resources of `all_pairs`, with ``out`` or on a cluster.
 
@@ -71,6 +82,15 @@ def estimate_all_pairs(
         # edges as they were read and as a graph; SciPy counts in float64
         checkpoints = edges * 12 + 4 * n
         work = 2 * checkpoints + side * n * (8 + 1 + each)
+    idle, threads, on_gpu = WORKER_BYTES, 1, 0
+    if gpus is not None and method != DIJKSTRA:
+        idle, threads = GPU_WORKER_BYTES, gpus.threads
+        # four tiles for each thread, or all rows on the GPU of this process where they fit
+        on_gpu = 4 * side * side * each * threads
+        whole = (n + 4 * side) * n * each
+        if not gpus.worker_memory and whole <= SHARE * gpus.free:
+            on_gpu = whole
+        on_gpu += GPU_CONTEXT_BYTES
     return Plan(
         operation="all_pairs",
         shape=(n, n),
@@ -79,7 +99,7 @@ def estimate_all_pairs(
         tiles=count * count,
         # and one that sums up each squaring
         tasks=rounds * (count * count + (method == "squaring")) + count,
-        memory_per_worker=WORKER_BYTES + work,
+        memory_per_worker=idle + threads * work,
         memory_client=CLIENT_BYTES
         + count * (count if rounds else 1) * TASK_BYTES
         + held
@@ -88,4 +108,6 @@ def estimate_all_pairs(
         bytes_written=n * n * each,
         bytes_checkpoints=checkpoints,
         workers=workers,
+        memory_gpu=on_gpu,
+        threads_per_worker=threads,
     )

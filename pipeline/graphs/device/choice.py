@@ -56,7 +56,7 @@ def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:
     if (spec.backend or setting("backend")) != "auto" or may_use_numba(chosen):
         return chosen
     if on_workers:
-        faster = graph.arc_count >= LEAST_OF_PARTS * graph.part_count
+        faster = is_faster_in_parts(graph)
     else:
         held = is_on_gpu(graph)
         least = LEAST[stage].held if held else LEAST[stage].uploaded
@@ -64,10 +64,19 @@ def choose_for_graph(stage: str, graph: Graph, spec: RunSpec) -> str:
     return chosen if faster else choose_backend(stage, (), replace(spec, backend="numba"))
 
 
+def is_faster_in_parts(graph: Graph) -> bool:
+    """Return whether GPUs of workers, which take a part at a time, are faster than their CPUs."""
+    return graph.arc_count >= LEAST_OF_PARTS * graph.part_count
+
+
+def bytes_on_gpu(graph: Graph) -> int:
+    """Return the bytes of GPU memory that a graph and a question to it take."""
+    return ARC_BYTES * graph.arc_count + VERTEX_BYTES * graph.vertex_count
+
+
 def fits_on_gpu(graph: Graph) -> bool:
     """Return whether the memory of this process's GPU holds a graph and what a question takes."""
-    needed = ARC_BYTES * graph.arc_count + VERTEX_BYTES * graph.vertex_count
-    return is_on_gpu(graph) or needed <= shared_device().free_bytes()
+    return is_on_gpu(graph) or bytes_on_gpu(graph) <= shared_device().free_bytes()
 
 
 def in_parts(graph: Graph, spec: RunSpec, backend: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
@@ -17,6 +18,7 @@ from orograph.engines.frontier import field
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import bytes_held
 from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.graphs.device.choice import choose_for_graph
 from orograph.kernels.device import memory_for_tiles
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.plans import grid
@@ -25,6 +27,7 @@ from orograph.plans.plan import GPU_CONTEXT_BYTES, MIB
 from orograph.run.checkpoints import MemoryCheckpoints
 from orograph.run.cluster import clusters
 from orograph.run.context import RunContext
+from orograph.run.options import RunSpec
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.sink import StoreSink
 
@@ -281,7 +284,6 @@ def test_what_a_plan_for_gpus_depends_on() -> None:
         (og.peaks, {"gpu_memory": True}, "gpu_memory: True; give bytes"),
         (og.peaks, {"gpu_memory": "0.5 GiB"}, "gpu_memory: '0.5 GiB'; CUDA itself takes"),
         (og.polygonize, {"gpu_memory": "8 GiB"}, "gpu_memory: polygonize is planned for CPUs"),
-        (og.cost_distance, {"gpu_memory": "8 GiB", "cost": "eikonal"}, "gpu_memory: eikonal-d"),
         (og.hop_distance, {"gpu_memory": "8 GiB", "memory_limit": 9}, "memory_limit: 9; on GPUs"),
     ],
 )  # fmt: skip
@@ -290,6 +292,63 @@ def test_what_cannot_be_planned_for_gpus_is_refused(
 ) -> None:
     with pytest.raises((og.InputError, TypeError), match=says):
         operation.plan(og.RasterSpec((9, 9)), **options)
+
+
+def test_eikonal_distances_have_the_tiles_that_were_planned(
+    tmp_path: Path, context: dict[str, Any]
+) -> None:
+    og.ingest(FEW_CELLS, tmp_path / "cells", tile=16)
+    planned = og.cost_distance.plan(
+        tmp_path / "cells", workers=0, gpu_memory="8 GiB", cost="eikonal"
+    )
+    expected = og.cost_distance(FEW_CELLS, MIDDLE, backend="numba", cost="eikonal")
+    found = og.cost_distance(tmp_path / "cells", MIDDLE, backend="cuda", cost="eikonal")
+    assert context["tree"].tile == planned.tile == 16
+    assert planned.memory_gpu >= GPU_CONTEXT_BYTES + 16 * 16**2
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+def test_blocks_of_an_index_and_searches_are_planned_for_gpus() -> None:
+    spec = og.RasterSpec((8192, 8192))
+    build, connected = og.DistanceIndex.build.plan, og.is_connected.plan
+    for plan in build, connected:
+        gpu, cpu, alone = (
+            plan(spec, workers=workers, gpu_memory=memory)
+            for workers, memory in ((1, "80 GiB"), (1, None), (0, "80 GiB"))
+        )
+        assert gpu.memory_gpu > GPU_CONTEXT_BYTES
+        assert (cpu.memory_gpu, cpu.threads_per_worker) == (0, 1)
+        assert gpu.threads_per_worker >= 4
+        assert alone.memory_gpu > 0 == alone.memory_per_worker
+    # states of tiles beyond the memory of the GPU leave it
+    assert connected(og.RasterSpec((65536, 65536)), gpu_memory="8 GiB").memory_gpu < 2**33
+    assert build(spec, gpu_memory="80 GiB").memory_gpu > 2**30  # as many blocks as fill it at once
+
+
+@pytest.mark.parametrize("memory", [5 * 2**20, 100 * 2**20])
+def test_a_graph_is_planned_where_it_runs(
+    memory: int, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(emulated_gpu), "free_bytes", lambda _: memory)
+    graph = og.read_graph(
+        scipy.sparse.random_array((2000, 2000), density=0.02, rng=3), directed=False
+    )
+    chosen = choose_for_graph("graph_forest", graph, RunSpec())
+    planned = og.minimum_spanning_forest.plan(
+        graph, workers=0, gpu_memory=memory + GPU_CONTEXT_BYTES
+    )
+    assert (planned.memory_gpu > 0) == (chosen == "cuda")
+    assert (chosen == "cuda") == (memory == 100 * 2**20)
+
+
+def test_all_pairs_are_planned_for_gpus() -> None:
+    square = og.RasterSpec((8192, 8192))
+    held, tiles, cluster = (
+        og.all_pairs.plan(square, workers=workers, gpu_memory=memory)
+        for workers, memory in ((0, "8 GiB"), (0, "1 GiB"), (1, "8 GiB"))
+    )
+    assert held.memory_gpu > GPU_CONTEXT_BYTES + 8 * 8192**2 > tiles.memory_gpu
+    assert cluster.memory_gpu < held.memory_gpu
 
 
 def test_a_report_of_a_run_on_a_gpu_compares_it_with_its_plan(

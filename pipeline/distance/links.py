@@ -211,17 +211,14 @@ class TileLinks:
         tile.seed(rows, columns, arriving[reached])
 
     def lost(self, tile: ResidentTile) -> tuple[int, int, int] | None:
-        """Return row, column and edge of a cell reached only by a link whose cost overflows."""
+        """Return row, column and edge of the first cell reached only by links that overflow."""
         tails, heads = self.inside
         inside = _sums(tile, tails, self.inside_cost) == TOO_FAR
         cells = np.concatenate([heads[inside], self.arriving[self._too_far]])
         edges = np.append(self.inside_edge[inside], self.arriving_edge[self._too_far])
-        unreached = np.flatnonzero(tile.values_at(*cells.T) >= tile.state.unreached)
-        if not unreached.size:
-            return None
-        first = unreached[0]
-        row, column = (cells[first] + self._corner).tolist()
-        return row, column, int(edges[first])
+        unreached = tile.values_at(*cells.T) >= tile.state.unreached
+        lost = np.column_stack([cells + self._corner, edges])[unreached].tolist()
+        return min(map(tuple, lost), default=None)
 
 
 def visit_with_links(

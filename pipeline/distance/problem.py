@@ -29,7 +29,7 @@ from orograph.distance.links import TileLinks, visit_with_links
 from orograph.engines.frontier.field import bytes_held
 from orograph.engines.frontier.links import Links
 from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
-from orograph.engines.frontier.protocol import Request, Visit
+from orograph.engines.frontier.protocol import RefusedCell, Request, Visit
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.definitions import MOST_REWEIGHED, weights_a_cell
@@ -50,7 +50,6 @@ from orograph.results.costs import COST
 from orograph.run.context import RunContext
 from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
-from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.units import LengthUnit
@@ -512,17 +511,11 @@ class Distance(FrontierProblem):
     def _refuse_overflow(
         self, state: State, values: Array, lost_link: tuple[int, int, int] | None
     ) -> None:
-        """Raise RunError if a cell stayed unreached because the cost of a step overflowed.
+        """Raise RefusedCell if a cell stayed unreached because the cost of a step overflowed.
 
         Without a bound nothing else keeps a passable cell beside a reached one from being reached.
         (A knight's move passes between two cells, one of them beside either end.)
         """
-        if lost_link is not None:
-            at = "at row {}, column {} it is more than".format(*lost_link)
-            raise RunError(
-                f"cost: {at} {self._most:g}, the most there is in {self.dtype}, along the link of "
-                f"edge {lost_link[2]}; {NEXT_STEP}"
-            )
         halo, tile = self.halo_width, state.tile.state
         height, width = values.shape
         reached = np.zeros((height + 2 * halo, width + 2 * halo), np.bool_)
@@ -544,21 +537,31 @@ class Distance(FrontierProblem):
             beside = lost & reached[y : y + height, x : x + width]
             # of each direction the first in the order of the raster
             first += [(int(row), int(column), k) for row, column in np.argwhere(beside)[:1]]
+        window = state.place.window
+        found = [(window.y + row, window.x + column) for row, column, _ in sorted(first)[:1]]
+        if lost_link is not None and min(found, default=lost_link) >= lost_link[:2]:
+            at = "at row {}, column {} it is more than".format(*lost_link)
+            raise RefusedCell(
+                f"cost: {at} {self._most:g}, the most there is in {self.dtype}, along the link of "
+                f"edge {lost_link[2]}; {NEXT_STEP}",
+                *lost_link[:2],
+            )
         if not first:
             return
         row, column, k = min(first)
         dy, dx = neighbours[k]
-        window = state.place.window
         heights = ""
         if "elevation" in self.nodata:
             z = rasters[-1]
             # Heights in other units than lengths are the usual reason for such costs.
             start, end = z[row + halo + dy, column + halo + dx], z[row + halo, column + halo]
             heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
-        raise RunError(
+        raise RefusedCell(
             f"cost: at row {window.y + row}, column {window.x + column} it is more than "
             f"{self._most:g}, the most there is in {self.dtype}, by a step from row "
-            f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
+            f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}",
+            window.y + row,
+            window.x + column,
         )
 
     @property

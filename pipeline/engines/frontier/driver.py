@@ -186,6 +186,7 @@ class _Driver:
             self.tiles, self.borders, self.links, run.bucket_width, self.reached
         )
         self.sums: dict[str, float] = {}
+        self._refused: list[tuple[tuple[int, int], str]] = []
         # a cell is reached, and written
         cells = 2 * math.prod(self.tree.shape)
         self.turn = Turn(self.context.token, self.context.begun, cells)
@@ -515,6 +516,8 @@ class _Driver:
                 # Shards for which the worker lacked strips are handed out again.
                 todo.add(set(shards) - set(self._take_written(shards, found)))
             self._show(workers, at_once=not (todo or under_way))
+        if self._refused:  # once all tiles are known, so that it is the same cell on any tiling
+            raise RunError(min(self._refused)[1])
         count = self.tree.count(self.tiles.level)
         if self.context.checkpoints.count("done", self.tiles.level) != count:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")
@@ -542,6 +545,7 @@ class _Driver:
         A worker that had not all strips of the others is sent all.
         """
         self._add(found.counts)
+        self._refused += found.refused
         missing = {morton_decode(node.z) for node in found.missing}
         for shard in missing:
             for tile in self.tiles.tiles_of(shard):

@@ -13,6 +13,7 @@ from orograph.engines.tile_states import OnBackend, Packed, State, Tile, TileDef
 from orograph.kernels.backends import get_backend
 from orograph.run.problem import GridProblem
 from orograph.tiles.arrays import Array
+from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Place
 
 Table = dict[str, Array]
@@ -85,6 +86,14 @@ class Request:
 
 
 State_contra = TypeVar("State_contra", contravariant=True)
+
+
+class RefusedCell(RunError):
+    """Error at a cell of a converged tile; a run raises that of the first in the raster."""
+
+    def __init__(self, message: str, row: int, column: int) -> None:
+        super().__init__(message)
+        self.place = row, column
 
 
 class FrontierInterface(TileProblem[State, Packed], GridProblem, Protocol[State, Packed]):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from orograph.engines.frontier.field import cells_on_gpu
 from orograph.engines.frontier.protocol import (
     FrontierInterface,
+    RefusedCell,
     Request,
     Table,
     Tabulated,
@@ -176,6 +177,8 @@ class Written(NamedTuple):
     """Sums of the counts of all tiles."""
     missing: list[Node]
     """Shards that are not written, since this process lacks border strips that it should have."""
+    refused: Sequence[tuple[tuple[int, int], str]] = ()
+    """Cells without a result, row and column, and the messages of their errors."""
 
 
 def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Request]) -> Written:
@@ -184,6 +187,7 @@ def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Requ
     known = {request.tile: request for request in requests}
     sums: Counter[str] = Counter()
     missing: list[Node] = []
+    refused: list[tuple[tuple[int, int], str]] = []
     for node in nodes:
         run.context.stop_if_cancelled()
         tiles = run.context.quadtree.nodes(0, within=node)
@@ -193,11 +197,17 @@ def finish_shards(handle: Handle, nodes: Sequence[Node], requests: Sequence[Requ
             continue
         whole = run.context.quadtree.window(node)
         with located(whole), get_backend(run.problem.backend).array_memory():
-            sums.update(_finish_shard(run, node, own))
-    return Written(dict(sums), missing)
+            sums.update(_finish_shard(run, node, own, refused))
+    return Written(dict(sums), missing, refused)
 
 
-def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
+def _finish_shard(
+    run: FrontierTasks,
+    node: Node,
+    requests: Sequence[Request],
+    refused: list[tuple[tuple[int, int], str]],
+) -> dict[str, float]:
+    """Write a shard, or add to ``refused`` the cells of which the problem has no result."""
     problem, context, states = run.problem, run.context, run.states
     # Written already: by an earlier session, or by another copy of this task.
     if (known := _counts_of(run, node)) is not None:
@@ -207,11 +217,17 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     counts: dict[str, float] = {}
     tables: list[Table] = []
     for request in requests:
-        with states.room(request.tile, run.gpu_bytes(request.tile)):
-            own, rows = _finish_tile(run, request, writers)
+        try:
+            with states.room(request.tile, run.gpu_bytes(request.tile)):
+                own, rows = _finish_tile(run, request, writers)
+        except RefusedCell as error:  # of another tile there may be one further up
+            refused.append((error.place, str(error)))
+            continue
         for name, count in own.items():
             counts[name] = counts.get(name, 0) + count
         tables += rows
+    if refused:
+        return {}  # the run fails
     # Where a tile covers several shards, `_put` has closed them.
     if not context.shard:
         for writer in writers.values():

@@ -186,6 +186,19 @@ def test_of_costs_that_overflow_in_a_tile_the_first_in_its_order_is_named(
         og.walking_time(heights, [(3, 12)], dtype="float32", backend=backend)
 
 
+@pytest.mark.parametrize("backend", ["numba", "cuda"])
+@pytest.mark.parametrize("tile", [8, 16, 64])
+def test_of_costs_that_overflow_the_first_in_the_raster_is_named(
+    tile: int, backend: str, emulated_gpu: Emulator
+) -> None:
+    """In tiles further down, or of the same row, there are others, which are written earlier."""
+    heights = np.zeros((48, 64), np.int16)
+    for row, column in ((5, 2), (3, 50), (40, 3), (20, 20), (9, 60)):
+        heights[row, column] = 300
+    with og.config.set(field=0), refused("row 3, column 50 it", "float32", kind=og.RunError):
+        og.walking_time(heights, [(30, 30)], dtype="float32", backend=backend, tile=tile)
+
+
 def test_a_way_round_a_step_that_overflows_is_found() -> None:
     heights = cliff(1000)
     heights[:, 7] = np.linspace(0, 1000, 6)

@@ -38,6 +38,7 @@ from orograph.tiles.arrays import Array, Integers
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.lengths import warn_of_web_mercator
 from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.units import METRE, UNSTATED, parse_length_unit, unit_of_heights
 from orograph.tiles.nodata import UNUSED_LABEL
 from orograph.tiles.raster.raster import RasterLike
 from orograph.tiles.store.create import TABLE_ROWS, Variable
@@ -341,8 +342,9 @@ def depressions(
         - ``pit``, the row-major index of the lowest cell from 1, as in `fill_depressions`.
 
         If the CRS gives the length of a unit or of a degree, areas are in square metres, and
-        volumes in square metres times the unit of heights; in a geographic CRS, the cells of each
-        row have their area on its ellipsoid. Otherwise areas are in cells (attribute
+        volumes in square metres times the unit of heights, which are metres if nothing tells
+        another and the CRS is in metres or degrees; in a geographic CRS, the cells of each row have
+        their area on its ellipsoid. Otherwise areas are in cells (attribute
         ``area_unit``).
 
         ``labels``, int64: in each cell under water the column ``pit`` of the smallest depression
@@ -395,9 +397,13 @@ def depressions(
         labels,
         orientation=place.orientation,
     )
-    units, of_heights = units_of(raster, *HEIGHTS), raster.attrs.get("units")
+    units = units_of(raster, *HEIGHTS)
     if problem.in_metres:
         units["area"] = "m2"
-        if of_heights:
-            units["volume"] = "m3" if of_heights == "m" else f"m2 {of_heights}"
+        stated = str(raster.attrs.get("units", ""))
+        decided = unit_of_heights(raster.attrs, place.crs_wkt, place.length_unit)
+        if stated.strip().lower() not in UNSTATED and parse_length_unit(stated) is None:
+            units["volume"] = f"m2 {stated}"  # not a length
+        elif decided is not None:
+            units["volume"] = "m3" if decided == METRE else f"m2 {decided.name}"
     return raster_job(problem, (raster,), spec, units=units)

@@ -98,6 +98,40 @@ def test_lengths_areas_and_times_do_not_depend_on_the_unit_of_the_crs(name: str,
         assert name not in UNITS or result.attrs["units"] == UNITS[name]
 
 
+@pytest.mark.parametrize(
+    ("crs", "stated", "volumes"),
+    [
+        ("m", None, "m3"),
+        ("m", "metres", "m3"),
+        ("m", "-", "m3"),
+        ("m", "US survey feet", "m2 us-ft"),
+        ("m", "K", "m2 K"),
+        ("us-ft", None, None),
+        ("us-ft", "m", "m3"),
+        ("ft", "feet", "m2 ft"),
+        ("degrees", None, "m3"),
+        ("degrees", "ft", "m2 ft"),
+        ("heights in feet", None, "m2 us-ft"),
+        (None, None, None),
+    ],
+)
+def test_volumes_say_their_unit(crs: str | None, stated: str | None, volumes: str | None) -> None:
+    heights = ground(**({} if stated is None else {"units": stated}))
+    if crs is None:
+        heights = heights.drop_vars(["y", "x", "spatial_ref"]).drop_encoding()
+    elif crs == "degrees":
+        y, x = 46 - 0.01 * np.arange(SHAPE[0]), 7 + 0.01 * np.arange(SHAPE[1])
+        heights = xr.DataArray(HEIGHTS, {"y": y, "x": x}, ("y", "x"), attrs=heights.attrs)
+        heights = heights.rio.write_crs("EPSG:4326")
+    elif crs == "heights in feet":
+        heights = heights.drop_vars("spatial_ref").rio.write_crs("EPSG:32611+6360")
+    elif crs != "m":
+        heights = ground(crs, **heights.attrs)
+    found = og.depressions(heights)
+    assert found["volume"].attrs.get("units") == volumes
+    assert found["area"].attrs.get("units") == (None if crs is None else "m2")
+
+
 @pytest.mark.parametrize("unit", OTHER_UNITS)
 def test_a_cost_distance_is_per_unit_of_the_crs_and_says_which(unit: str) -> None:
     result, expected = (og.cost_distance(z * 0 + 1, source(z)) for z in (ground(unit), ground()))

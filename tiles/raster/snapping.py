@@ -46,6 +46,10 @@ class SnapRadius(NamedTuple):
 
 ROUNDING = 2.0**-40
 """Relative error of a distance, at most."""
+OF_COORDINATES = 2.0**-49
+"""Relative error of coordinates, of some roundings."""
+DEGREE = 111_700.0
+"""Length of the longest degree of a meridian in metres, on the ellipsoid of the Earth."""
 
 
 def parse_snap(snap: SnapLike, place: Georeference | None) -> SnapRadius:
@@ -73,8 +77,13 @@ def parse_snap(snap: SnapLike, place: Georeference | None) -> SnapRadius:
             )
         if place is not None:
             warn_of_web_mercator(place)
-        # A cell just as far away counts, whatever its distance is rounded to.
+        # A cell just as far away counts, whatever its distance and coordinates are rounded to.
         radius = float(length[1]) * unit.metres * (1 + ROUNDING)
+        if place is not None:
+            axes = [axis for axis in (place.y, place.x) if axis is not None]
+            farthest = max((float(np.abs(axis).max()) for axis in axes), default=0.0)
+            metres = DEGREE if place.in_degrees else place.metres
+            radius += OF_COORDINATES * farthest * metres
         return SnapRadius(None, radius, f"{length[1]} {unit.name}")
     if isinstance(snap, bool | np.bool_):
         snap = SNAP_CELLS if snap else 0

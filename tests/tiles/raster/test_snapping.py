@@ -85,6 +85,32 @@ def test_a_cell_just_as_far_away_as_the_length_is_within_it() -> None:
         assert found["cost"].values[9, steps + 3] == 0
 
 
+@pytest.mark.parametrize(
+    ("crs", "side", "snap"),
+    [
+        ("EPSG:32632", 30.48, (100, "ft")),
+        ("EPSG:32632", 0.3048, (1, "ft")),
+        ("EPSG:32632", 1200 / 3937, (1, "us-ft")),
+        ("EPSG:32632", 1 / 3, (1 / 3000, "km")),
+        ("EPSG:2263", 3937 / 1200, (1, "m")),
+    ],
+)
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_coordinates_far_from_the_origin_may_be_rounded(
+    crs: str, side: float, snap: tuple[float, str], steps: int
+) -> None:
+    along = side * np.arange(12)
+    axes = {"y": 5_000_000.3 - along, "x": 700_000.7 + along}
+    cells = xr.DataArray(np.ones((12, 12)), axes, ("y", "x")).rio.write_crs(crs)
+    cells[:, : steps + 3] = np.nan
+    point = float(cells.x[3]), float(cells.y[5])
+    length, unit = snap
+    found = og.hop_distance(cells, [point], snap=f"{steps * length:.15g} {unit}")
+    assert found["hops"].values[5, steps + 3] == 0
+    with pytest.raises(og.InputError, match="no valid cell within"):
+        og.hop_distance(cells, [point], snap=f"{steps * length * (1 - 1e-6):.15g} {unit}")
+
+
 def test_points_that_stay_are_moved_by_nothing() -> None:
     raster = ground("metres")
     row, column = np.argwhere(~np.isnan(raster.values))[0].tolist()

@@ -30,7 +30,8 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.marks import marks_all
+from orograph.tiles.raster.marks import marks_all, warn_once_read
+from orograph.tiles.raster.mask import replace_sources, sources_of
 from orograph.tiles.raster.outline import RasterOutline
 from orograph.tiles.raster.points import (
     PointsLike,
@@ -42,7 +43,6 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike, open_r
 from orograph.tiles.raster.snapping import SnapLike, distances_moved, parse_snap, snap_to_valid
 from orograph.tiles.vector.burn import cell_space
 from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
-from orograph.tiles.warn import warn_user
 
 MOST_LABELS = 1000
 """Greatest number of labels of sources that a result lists."""
@@ -140,6 +140,18 @@ Targets = tuple[float, ...] | AllBut | None
 
 SourcesLike = RasterLike | PointsLike
 """Sources: a raster whose cells that are not 0 or nodata are sources, points, or a vector layer."""
+
+
+def _doubt_sources(
+    name: str, sources: Raster, first: Raster, targets: Targets, copies: Mapping[Raster, Raster]
+) -> str | None:
+    sources, first = (replace_sources(raster, copies) for raster in (sources, first))
+    if not marks_all(sources, first, partial(is_source, targets=targets)):
+        return None
+    return (
+        f"{name}: all cells are {name}, so that nothing is to be found; is the raster another one "
+        "than meant, such as the friction?"
+    )
 
 
 def is_source(values: Array, nodata: float | int | None, targets: Targets) -> npt.NDArray[np.bool_]:
@@ -373,15 +385,9 @@ def parse_sources(
     if layer is None and is_raster(sources, first.shape):
         raster_of_sources = _source_raster(sources, first, starts, targets, name)
         alike = by_label is None and source_cost is None
-        if (
-            alike
-            and name in ("sources", "outlets")
-            and marks_all(raster_of_sources, first, partial(is_source, targets=targets))
-        ):
-            warn_user(
-                f"{name}: all cells are {name}, so that nothing is to be found; is the raster "
-                "another one than meant, such as the friction?"
-            )
+        if alike and name in ("sources", "outlets"):
+            check = partial(_doubt_sources, name, raster_of_sources, first, targets)
+            warn_once_read(check, *sources_of(raster_of_sources), *sources_of(first))
         strengths = None
         if source_cost is not None:
             strengths = strengths_by_label(source_cost, None, "a raster of sources")

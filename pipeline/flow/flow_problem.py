@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.interface import read_frame
-from orograph.tiles.raster.marks import marks_all, may_hold_mark
+from orograph.tiles.raster.marks import holds_mark, marks_all, warn_once_read
+from orograph.tiles.raster.mask import replace_sources, sources_of
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
-from orograph.tiles.warn import warn_user
 
 SAMPLE = 256
 """Side of the window whose values tell heights from directions."""
@@ -172,16 +173,25 @@ CORNER = Window(0, 0, 512, 512)
 
 def check_streams(argument: str, streams: Raster, direction: Raster) -> None:
     """Warn of a raster in which no cell is a stream, or all are, as in an accumulation."""
-    if not may_hold_mark(streams):
-        warn_user(
+    check = partial(_doubt_streams, argument, streams, direction)
+    warn_once_read(check, *sources_of(streams), *sources_of(direction))
+
+
+def _doubt_streams(
+    argument: str, streams: Raster, direction: Raster, copies: Mapping[Raster, Raster]
+) -> str | None:
+    streams, direction = (replace_sources(raster, copies) for raster in (streams, direction))
+    if not holds_mark(streams):
+        return (
             f"{argument}: no cell is a stream, so that no water reaches one; cells that are not 0 "
             "or nodata are: lower the threshold"
         )
     if marks_all(streams, direction) and (streams.read(CORNER.clip(streams.shape)) != 1).any():
-        warn_user(
+        return (
             f"{argument}: all cells are streams, as those of an accumulation are; pass a mask, "
             "such as accumulation >= 1000"
         )
+    return None
 
 
 def refuse_circle(cell: int, window: Window) -> None:

@@ -51,6 +51,8 @@ class Session(ABC, Generic[T]):
         The engine that is at work; None before there is one.
     record
         Of the phases and the memory of the run.
+    doubts
+        What to warn of with the result: findings in inputs that Dask has computed.
     """
 
     def __init__(self, job: Job[T], name: str, record: Record) -> None:
@@ -61,6 +63,7 @@ class Session(ABC, Generic[T]):
         self.client: Client | None = None
         self.engine: Engine | None = None
         self.bytes_written = 0
+        self.doubts: list[str | None] = []
         self._begun = datetime.now(UTC)
         self._error: BaseException | None = None
 
@@ -95,6 +98,10 @@ class Session(ABC, Generic[T]):
             close_files()
         LOG.info("%s is finished after %s", self.name, _since(begin))
         return found if self.job.spec.out is not None else self.job.like_input(found)
+
+    def concerns(self, result: T) -> list[str]:
+        """Return the warnings to issue with a result."""
+        return [text for text in (*self.doubts, self.job.concern(result)) if text is not None]
 
     @contextmanager
     def _dead_end(self) -> Iterator[None]:

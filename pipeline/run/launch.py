@@ -68,7 +68,7 @@ def launch(
             session.report,
             record,
             here=wait and in_memory and job.is_brief,
-            concern=job.concern,
+            concerns=session.concerns,
         )
     except BaseException:
         # The thread of the run closes the session, but there is none if the run could not start.

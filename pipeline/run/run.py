@@ -84,7 +84,7 @@ class Run(Generic[T]):
         Record of the phases that the work names, and of memory.
     here
         Do the work now, in this thread.
-    concern
+    concerns
         Returns what to warn of with the result, once, where it is asked for.
 
     Examples
@@ -106,11 +106,11 @@ class Run(Generic[T]):
         record: Record | None = None,
         *,
         here: bool = False,
-        concern: Callable[[T], str | None] = lambda _: None,
+        concerns: Callable[[T], list[str]] = lambda _: [],
     ) -> None:
         self._work = work
         self._describe = describe
-        self._concern: Callable[[T], str | None] | None = concern
+        self._concerns: Callable[[T], list[str]] | None = concerns
         self._engine = engine
         self._cancelled = cancelled
         self._client = client
@@ -287,9 +287,8 @@ class Run(Generic[T]):
         if self._error is not None:
             raise self._error
         result = cast("T", self._result)
-        concern, self._concern = self._concern, None
-        text = concern(result) if concern is not None else None
-        if text is not None:
+        concerns, self._concerns = self._concerns, None
+        for text in concerns(result) if concerns is not None else ():
             warn_user(text)
         return result
 

@@ -415,7 +415,12 @@ class StoredSession(Session[T]):
             self.space.check()
             for copy in made:
                 mark_complete(copy)
-        stored = {raster: StoreRaster(copy) for raster, copy in copies.items()}
+        stored: dict[Raster, Raster] = {
+            raster: StoreRaster(copy) for raster, copy in copies.items()
+        }
+        for raster in stored:
+            for check in raster.checks if isinstance(raster, LazyRaster) else ():
+                self.doubts.append(check(stored))
         return tuple(replace_sources(raster, stored) for raster in job.rasters)
 
     def _refuse_changed(self) -> None:

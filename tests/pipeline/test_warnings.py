@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,90 @@ def test_nodata_that_is_not_declared_is_told(operation: str, value: float) -> No
     ) as found:
         HEIGHTS[operation](dem)
     assert [warning.filename for warning in found] == [__file__]
+
+
+@pytest.mark.parametrize("operation", HEIGHTS)
+def test_nodata_of_a_dask_array_that_is_not_declared_is_told_with_the_result(
+    operation: str,
+) -> None:
+    dem = GROUND.copy()
+    dem[:2] = -9999
+    usual, counts = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    HEIGHTS[operation](counted(GROUND, usual))
+    with pytest.warns(RuntimeWarning, match="elevation: the least value is -9999, in") as found:
+        HEIGHTS[operation](counted(dem, counts))
+    assert [warning.filename for warning in found] == [__file__]
+    assert len(counts) == 12
+    assert max(counts.values()) <= 2  # points are looked at before the run
+    assert counts == usual
+
+
+def counted(cells: np.ndarray, counts: Counter[tuple[int, int]]) -> da.Array:
+    """Return a Dask array that counts how often each of its blocks is computed."""
+
+    def block(block_info: Any = None) -> np.ndarray:
+        (top, bottom), (left, right) = block_info[None]["array-location"]
+        counts[top, left] += 1
+        return cells[top:bottom, left:right]
+
+    chunks = da.core.normalize_chunks(8, cells.shape)
+    return da.map_blocks(block, chunks=chunks, dtype=cells.dtype, meta=np.empty((0, 0)))
+
+
+LAZY: dict[str, tuple[Callable[[Callable[[Any], Any]], Any], str]] = {
+    "sources, both": (
+        lambda of: og.cost_distance(of(SOURCES), of(FRICTION)),
+        "sources: all cells are sources",
+    ),
+    "sources on an array": (
+        lambda of: og.cost_distance(SOURCES, of(FRICTION)),
+        "sources: all cells are sources",
+    ),
+    "sources on lazy ground with gaps": (
+        lambda of: og.cost_distance(
+            of(np.where(GROUND < 9, np.nan, 1)), np.where(GROUND < 9, 0, FRICTION)
+        ),
+        "sources: all cells are sources",
+    ),
+    "sources of a walk": (
+        lambda of: og.walking_time(of(GROUND), of(SOURCES + 1), cell_size=30),
+        "sources: all cells are sources",
+    ),
+    "sources of an eikonal": (
+        lambda of: og.cost_distance(of(SOURCES + 1), of(FRICTION), cost="eikonal"),
+        "sources: all cells are sources",
+    ),
+    "outlets": (
+        lambda of: og.fill_depressions(of(GROUND), outlets=of(FRICTION)),
+        "outlets: all cells are outlets",
+    ),
+    "an accumulation as streams": (
+        lambda of: og.height_above_drainage(filled(), flow(), of(accumulation().values)),
+        "streams: all cells are streams",
+    ),
+    "no streams": (
+        lambda of: og.flow_distance(flow(), of(accumulation().values > 1e9)),
+        "to: no cell is a stream",
+    ),
+    "no outlets": (
+        lambda of: og.watersheds(flow(), of(SOURCES * 0)),
+        "outlets: no cell is one",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAZY)
+def test_dask_arrays_get_the_warnings_of_arrays_in_memory(case: str) -> None:
+    call, says = LAZY[case]
+    for of in (lambda cells: cells, lambda cells: da.from_array(np.asarray(cells), chunks=8)):
+        with pytest.warns(RuntimeWarning, match=says) as found:
+            call(of)
+        assert [warning.filename for warning in found] == [__file__]
+
+
+def test_a_lazy_mask_of_some_sources_has_no_warning() -> None:
+    og.cost_distance(da.from_array(FRICTION, chunks=8), da.from_array(SOURCES, chunks=8))
+    og.fill_depressions(da.from_array(GROUND, chunks=8))
 
 
 def test_nodata_of_a_file_that_is_not_declared_is_told(tmp_path: Path) -> None:

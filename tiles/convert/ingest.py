@@ -24,6 +24,7 @@ from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target, partial_storage, staged_store
 from orograph.tiles.store.sink import StoreSink
+from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -120,7 +121,9 @@ def ingest(
     values = LeastValues()
     look = values.add if raster.nodata is None else None
     copy_raster(raster, target, tile, shard, overwrite, takeover, look)
-    values.warn("source", offered=True)
+    doubt = values.doubt("source", offered=True)
+    if doubt is not None:
+        warn_user(doubt)
     return open_dataset(target)[raster.name or NAME]
 
 

@@ -165,6 +165,13 @@ class ArrayRaster(_RasterOf["NDArray[Any]"]):
         return f"array-{_digest(self)}"
 
 
+class Checks(list[Callable[[Any], "str | None"]]):
+    """A list that is empty once pickled, as tasks do not need it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Checks, ()
+
+
 class BlockCache:
     """Blocks of a Dask array that were computed last, each by one thread; empty once pickled."""
 
@@ -214,6 +221,8 @@ class LazyRaster(_RasterOf["xr.Variable"]):
     origin: str = ""
     path: str = ""
     blocks: BlockCache = field(init=False, compare=False, default_factory=lambda: BlockCache())
+    checks: Checks = field(init=False, compare=False, repr=False, default_factory=lambda: Checks())
+    """Checks to do once a run has computed the cells, see `marks.warn_once_read`."""
 
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order.

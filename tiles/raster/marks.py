@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +36,30 @@ def _marked(cells: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
     return marked
 
 
-def may_hold_mark(raster: Raster) -> bool:
-    """Return False if a raster has no cell that is not 0 or nodata.
+Check = Callable[[Mapping[Raster, Raster]], str | None]
+"""Returns what to warn of in rasters; it is given what to read in place of some of them."""
 
-    It is read window by window up to the first one; those that Dask computes, and outlines, are
-    not read.
+
+def warn_once_read(check: Check, *rasters: Raster) -> None:
+    """Warn of what a check finds in rasters: now, or of those that Dask computes with the result.
+
+    Their blocks are computed once, by the run, which keeps a copy of them for the check.
     """
-    if isinstance(raster, LazyRaster | RasterOutline):
+    for raster in rasters:
+        if isinstance(raster, LazyRaster) and raster.is_computed:
+            raster.checks.append(check)
+            return
+    text = check({})
+    if text is not None:
+        warn_user(text)
+
+
+def holds_mark(raster: Raster) -> bool:
+    """Return whether a raster has a cell that is not 0 or nodata; an outline may have one.
+
+    It is read window by window up to the first one.
+    """
+    if isinstance(raster, RasterOutline):
         return True
     windows = _windows(raster.shape, raster.tile or SIDE)
     return any(_marked(raster.read(window), raster.nodata).any() for window in windows)
@@ -54,10 +72,9 @@ def marks_all(
 ) -> bool:
     """Return whether all cells of ``ground`` that are valid, two or more, are marked in a raster.
 
-    The rasters are read window by window up to the first cell that is not; those that Dask computes
-    are not read, nor are outlines.
+    The rasters are read window by window up to the first cell that is not; outlines are not read.
     """
-    if any(isinstance(one, LazyRaster | RasterOutline) for one in (raster, ground)):
+    if any(isinstance(one, RasterOutline) for one in (raster, ground)):
         return False
     count = 0
     for window in _windows(raster.shape, raster.tile or SIDE):
@@ -108,18 +125,18 @@ class LeastValues:
                 sample = others[:: 1 + others.size // SAMPLE]
                 self._others |= set(np.unique(sample)[:FEWEST].tolist())
 
-    def warn(self, argument: str, offered: bool) -> None:
-        """Warn if the least value stands for nodata, as `warn_of_nodata` describes."""
+    def doubt(self, argument: str, offered: bool) -> str | None:
+        """Return a warning if the least value stands for nodata, as `warn_of_nodata` describes."""
         if not self._counts or len(self._others) < FEWEST:
-            return
+            return None
         # Of values that were set apart only the least of all may be nodata; others count as cells.
         least, *more = sorted(self._counts)
         low = min(self._least, *more, np.inf)
         high = max(self._greatest, *more, -np.inf)
         if max(abs(low), abs(high)) > GREATEST or low - least <= high - low:
-            return
+            return None
         option = f"nodata={as_text(least)}, or " if offered else ""
-        warn_user(
+        return (
             f"{argument}: the least value is {as_text(least)}, in {self._counts[least]} of "
             f"{self._size} cells, and the others are {as_text(low)} to {as_text(high)}; if it "
             f"stands for nodata, say so: {option}rio.write_nodata({as_text(least)})"
@@ -130,18 +147,23 @@ def warn_of_nodata(raster: Raster, argument: str, offered: bool) -> None:
     """Warn if the least height is a number that stands for nodata, far below all others.
 
     It lies below all land, and farther below the next height than all others span: so no sea floor
-    is taken for it. Of a raster in memory all cells or many rows are read, of a file its corners
-    and its middle. ``offered`` tells whether the user could have given ``nodata=``.
+    is taken for it. Of a raster in memory all cells or many rows are read, of a file, and of a copy
+    of what Dask computes, the corners and the middle. A store is not read: ingesting it has told.
+    ``offered`` tells whether the user could have given ``nodata=``.
     """
+    if isinstance(raster, ArrayRaster | FileRaster | LazyRaster):
+        warn_once_read(partial(_doubt_least, raster, argument, offered), raster)
+
+
+def _doubt_least(
+    raster: Raster, argument: str, offered: bool, copies: Mapping[Raster, Raster]
+) -> str | None:
+    places = corners_and_middle(raster.shape, SIDE // 8)
     if isinstance(raster, ArrayRaster):
         places = [Window(0, 0, *raster.shape)]
-    elif isinstance(raster, FileRaster) or (isinstance(raster, LazyRaster) and raster.path):
-        places = corners_and_middle(raster.shape, SIDE // 8)
-    else:
-        return
-    parts = [raster.read(window) for window in places]
-    values = LeastValues()
-    for part in parts:
+    values, source = LeastValues(), copies.get(raster, raster)
+    for window in places:
+        part = source.read(window)
         sample = part[:: 1 + part.size // MOST]
         values.add(sample[valid_cells(sample, raster.nodata)])
-    values.warn(argument, offered)
+    return values.doubt(argument, offered)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -18,7 +20,7 @@ from orograph.tiles.arrays import Integers
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.marks import may_hold_mark
+from orograph.tiles.raster.marks import holds_mark, warn_once_read
 from orograph.tiles.raster.points import PointsLike, cells_of
 from orograph.tiles.raster.raster import Raster, RasterLike, open_raster
 from orograph.tiles.raster.snapping import (
@@ -31,7 +33,6 @@ from orograph.tiles.raster.snapping import (
     within,
 )
 from orograph.tiles.vector.layer import read_layer
-from orograph.tiles.warn import warn_user
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,8 +129,7 @@ def watersheds(
             snap=bool(reach),
             accumulation=accumulation is not None,
         )
-        if not may_hold_mark(labelled):
-            warn_user("outlets: no cell is one, so that no water passes any; are the labels all 0?")
+        warn_once_read(partial(_doubt_outlets, labelled), labelled)
         of_labels = LabelledWatersheds(
             *(code, None, None, None, None, labelled.nodata), orientation=orientation
         )
@@ -218,3 +218,9 @@ def _refuse_same_cells(cells: Integers, width: int) -> None:
             f"outlets: points {first} and {second} lie on one cell, row {row}, column {column}; "
             "leave one of them out"
         )
+
+
+def _doubt_outlets(outlets: Raster, copies: Mapping[Raster, Raster]) -> str | None:
+    if holds_mark(copies.get(outlets, outlets)):
+        return None
+    return "outlets: no cell is one, so that no water passes any; are the labels all 0?"

@@ -282,6 +282,39 @@ def test_results_can_be_cast_to_integers_and_used_again(
         og.cost_distance(raster(HEIGHTS + 1), SOURCE, barriers=mask * 0)
 
 
+MASKS: dict[str, Callable[[dict[str, xr.Dataset]], xr.DataArray]] = {
+    "streams": lambda made: made["streams"]["order"] > 0,
+    "one link": lambda made: made["streams"]["link"] == 1,
+    "labels": lambda made: made["connected_components"]["labels"] > 0,
+    "labels as numbers": lambda made: (made["connected_components"]["labels"] > 0).astype("u1"),
+    "codes": lambda made: made["flow_direction"]["direction"] == 1,
+    "forest as numbers": lambda made: (made["minimum_spanning_forest"]["edges"] > 2).astype("u1"),
+}
+USES: dict[str, Callable[[xr.DataArray, xr.Dataset], Any]] = {
+    "upstream": lambda mask, flow: og.upstream(flow, mask, statistics=["count", "mean"]),
+    "weights": lambda mask, flow: og.flow_accumulation(flow, weights=mask),
+    "values of zones": lambda mask, _: og.zonal(raster((HEIGHTS > 30).astype("u1")), mask),
+    "zones": lambda mask, _: og.zonal(mask, raster()),
+    "polygonize": lambda mask, _: og.polygonize(mask).columns["label"],
+    "friction": lambda mask, _: og.cost_distance(mask, SOURCE, connectivity=4),
+    "outlets": lambda mask, _: og.fill_depressions(raster(), outlets=mask),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_results_mean_what_the_same_cells_mean(
+    name: str, use: str, made: dict[str, xr.Dataset]
+) -> None:
+    mask = MASKS[name](made)
+    assert 0 < mask.sum() < mask.size
+    found, expected = (USES[use](m, made["flow_direction"]) for m in (mask, raster(mask.values)))
+    if isinstance(found, xr.Dataset):
+        xr.testing.assert_equal(found, expected)
+    else:
+        assert repr(found) == repr(expected)
+
+
 @pytest.mark.parametrize("nodata", [math.nan, -1, 300, 0.5, 1e30, math.inf, 2**70])
 def test_a_declared_nodata_that_no_cell_can_have_means_none(nodata: float) -> None:
     declared = raster(HEIGHTS.astype(np.uint8), _FillValue=nodata)

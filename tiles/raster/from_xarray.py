@@ -186,6 +186,8 @@ def _is_masked(source: xr.DataArray) -> bool:
 
 def _declared_nodata(source: xr.DataArray) -> list[Any]:
     """Return the nodata values that a DataArray declares, by the rules of xarray and rioxarray."""
+    if source.dtype.kind == "b":
+        return []  # xarray keeps attributes in comparisons: those of the values compared
     if _is_masked(source):
         # What differs from a huge value in its last digits only was not masked with it.
         encoded = (source.encoding.get(key) for key in ("_FillValue", "missing_value"))
@@ -198,9 +200,7 @@ def _declared_nodata(source: xr.DataArray) -> list[Any]:
             declared = [source.rio.nodata]
     if not declared:
         declared = [source.attrs.get("fill_value", source.attrs.get("nodata"))]
-    of_bool = source.dtype.kind == "b"
-    # xarray keeps attributes in comparisons: that of the values compared
-    return [v for v in declared if v is not None and not (of_bool and v not in (0, 1))]
+    return [value for value in declared if value is not None]
 
 
 def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster | None:

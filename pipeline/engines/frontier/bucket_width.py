@@ -52,7 +52,8 @@ class BucketWidth:
 
     def above(self, front: float) -> float:
         """Return the upper bound of the bucket whose least key is ``front``."""
-        return front + self.bucket_width if self.bucket_width else math.inf
+        # the sum with a front below any number would be NaN
+        return front + self.bucket_width if 0 < self.bucket_width < math.inf else math.inf
 
     def count(self, key: float, visit: Work, first_time: int) -> None:
         """Count the work of a visit; the first visits give the first estimate of the width."""

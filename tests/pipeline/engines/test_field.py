@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -349,3 +350,10 @@ def test_a_source_beside_all_other_tiles_shows_how_wide_its_tile_is(start: float
     width.count(start, visit, visit.reached)
     # a neighbour is a step away, the far side 39
     assert 39 / 10 < width.bucket_width < 39
+
+
+def test_a_bucket_without_an_end_holds_all_keys() -> None:
+    # a key may lie below any number, where a run has a key for each tile before it has seen any
+    for front in (-math.inf, -1.0, 1e308):
+        assert BucketWidth(1, 1, math.inf).above(front) == math.inf
+    assert BucketWidth(1, 1, 2.0).above(-math.inf) == -math.inf

@@ -40,6 +40,10 @@ def cases(heights: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]
             lambda: og.flow_direction(heights),
             lambda: pyflwdir.dem.fill_depressions(heights),
         ),
+        "filling with a gradient": (
+            lambda: og.fill_depressions(heights, gradient=True),
+            lambda: pyflwdir.dem.fill_depressions(heights),
+        ),
         "accumulation of cells": (
             lambda: og.flow_accumulation(codes),
             lambda: network().upstream_area("cell"),

@@ -3,15 +3,19 @@
 A cell where water may leave keeps its height. Any other has the greater of its own height and of
 the least height around it raised by a step, as in a priority flood that adds a step to each cell it
 floods. What a height is raised to never falls where that height rises, so there is one such
-surface, whatever the order of cells. Here they are taken in the order of their heights, by a heap
-that holds each cell once and knows its place. Serial; ends because heights only fall, each to one
-that follows from a path.
+surface, whatever the order of cells.
+
+A cell that stands no lower than a reached neighbour raised by a step keeps its height, whatever
+else is found. So from each reached cell all that rises is reached at once. Only cells that are
+raised need an order: the neighbours that raise them come from a heap, which knows the place of each
+cell, or from a queue if they were raised themselves, which happens in the order of heights. Serial;
+ends because heights only fall, each to one that follows from a path.
 
 Without a step heights rise by the spacing of floats, at 1 where they are nearer to 0. Otherwise the
 sum is rounded once, to the dtype of the heights.
 
 filled : (h + 2, w + 2) float32 or float64, with a halo; infinite where nothing is known.
-heights : (h, w), of the same dtype; NaN on nodata.
+heights : (h + 2, w + 2), of the same dtype; NaN on nodata and in the halo.
 
 References
 ----------
@@ -28,7 +32,7 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import STEPS
-from orograph.kernels.graph.dijkstra import leave_waiting, queue_waiting, rise, sink
+from orograph.kernels.graph.dijkstra import leave_waiting, rise, sink
 from orograph.tiles.arrays import Array
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
@@ -77,59 +81,104 @@ def epsilon_fill(
         The first is changed in place; its halo is only read.
     waiting : (h + 2, w + 2) bool
         Cells whose neighbours are to be lowered; changed in place.
-    fixed : (h, w) or (0, 0) uint8
+    fixed : (h + 2, w + 2) or (0, 0) uint8
         Numbers of the only steps by which water leaves some cells; 8 for other cells.
     step : float
         By how much a height rises; 0: by the spacing of floats.
     neighbours : {4, 8}
     bound : float
-        Neighbours of cells above it stay waiting.
+        Neighbours of cells above it stay waiting, but for those that keep their height.
 
     Returns
     -------
     pending : float
-        Least height of a cell that is waiting; infinite if none is.
+        Least height of a cell that is waiting, or less; infinite if none is.
     settled : int
-        How often cells were lowered.
+        How often cells got a height that is final, as far as the halo is.
     """
-    height, width = heights.shape
-    stride = width + 2
+    spacing = 8 // neighbours
+    offsets = (_ROWS * filled.shape[1] + _COLUMNS)[::spacing]
     flat, wait = filled.reshape(-1), waiting.reshape(-1)
+    own, only = heights.reshape(-1), fixed.reshape(-1)
     heap = np.empty(flat.size, np.int64)
     key = np.empty(flat.size, flat.dtype)
     place = np.full(flat.size, -1, np.int64)
+    # Cells that were raised, and cells that keep their height.
+    queue, kept = np.empty(flat.size, np.int64), np.empty(flat.size, np.int64)
     one, room = flat.dtype.type(1), np.empty(1, flat.dtype)
+    first = last = bottom = top = size = settled = 0
     # Cells of the halo wait as others do, but are never lowered.
-    size = queue_waiting(flat, wait, heap, key, place)
-    settled = 0
-    while size and key[0] <= bound:
-        cell = heap[0]
-        size -= 1
-        place[cell] = -1
-        if size:
-            sink(heap, key, place, size, heap[size], key[size])
+    for cell in range(flat.size):
+        if wait[cell]:
+            wait[cell] = False
+            if flat[cell] == own[cell]:
+                kept[top] = cell
+                top += 1
+            else:
+                rise(heap, key, place, size, cell, flat[cell])
+                size += 1
+    while True:
+        in_order = bottom == top
+        if bottom < top:
+            cell = kept[bottom]
+            bottom += 1
+        elif first < last and (size == 0 or flat[queue[first]] <= key[0]):
+            cell = queue[first]
+            if flat[cell] > bound:
+                break
+            first += 1
+        elif size and key[0] <= bound:
+            cell = heap[0]
+            size -= 1
+            place[cell] = -1
+            if size:
+                sink(heap, key, place, size, heap[size], key[size])
+        else:
+            break
+        if in_order:
+            bottom = top = 0
         raised = _raise(flat[cell], step, one, room)
-        y, x = cell // stride - 1, cell % stride - 1
-        for k in range(0, 8, 8 // neighbours):
-            i, j = y + _ROWS[k], x + _COLUMNS[k]
-            if i < 0 or i >= height or j < 0 or j >= width:
+        lowers = False
+        for k in range(offsets.size):
+            there = cell + offsets[k]
+            # A step from the halo may lead out of the array, or to the halo at the other side.
+            if not 0 <= there < flat.size:
+                continue
+            height = own[there]
+            # False for cells that keep their height, and for NaN: nodata and the halo.
+            if not height < flat[there]:
                 continue
             # Water of a cell with a fixed step comes by that alone, against the step from here.
-            if fixed.size and fixed[i, j] != 8 and fixed[i, j] != (k + 4) % 8:
+            if only.size and only[there] != 8 and only[there] != (k * spacing + 4) % 8:
                 continue
-            there = cell + _ROWS[k] * stride + _COLUMNS[k]
-            found = max(raised, heights[i, j])
-            # Comparisons with NaN are false, so nodata stay as they are.
-            if heights[i, j] <= found < flat[there]:
-                flat[there] = found
+            if raised <= height:
+                flat[there] = height
+                wait[there] = False
+                kept[top] = there
+                top += 1
                 settled += 1
-                if place[there] < 0:
-                    rise(heap, key, place, size, there, found)
-                    size += 1
-                else:
-                    rise(heap, key, place, place[there], there, found)
-    # What is left in the heap is above the bound, and waits for the next call.
-    return leave_waiting(wait, heap, key, size), settled
+            elif in_order and (raised < flat[there] or (raised == flat[there] and wait[there])):
+                # No cell that comes later is lower, so this is the least that it can have.
+                flat[there] = raised
+                wait[there] = False
+                queue[last] = there
+                last += 1
+                settled += 1
+            elif raised < flat[there]:
+                # It waits until all that is lower has come, and so does the cell that raises it.
+                flat[there] = raised
+                wait[there] = lowers = True
+        if lowers:
+            at = place[cell]
+            if at < 0:
+                at = size
+                size += 1
+            rise(heap, key, place, at, cell, flat[cell])
+    for i in range(first, last):
+        wait[queue[i]] = True
+    pending = np.float64(flat[queue[first]]) if first < last else np.inf
+    # What is left is above the bound, and waits for the next call.
+    return min(pending, leave_waiting(wait, heap, key, size)), settled
 
 
 @compiled

@@ -68,12 +68,12 @@ class State:
     filled: Array
     """Filled heights with a halo, infinite where nothing is known."""
     heights: Array
-    """Heights in the dtype of the result, NaN on nodata."""
+    """Heights in the dtype of the result with a halo, NaN there and on nodata."""
     ends: npt.NDArray[np.bool_]
     """Mask of the cells where water may leave, and of those without a height."""
     waiting: npt.NDArray[np.bool_]
     fixed: Codes
-    """Steps that water takes, `FREE` where it takes any; of no cells where there are none."""
+    """Steps that water takes, with a halo, `FREE` where it takes any; empty if there are none."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,9 @@ class EpsilonFill(FrontierProblem):
 
     def bytes(self, cells: CellCounts) -> Bytes:
         """Return the memory of a run."""
-        # Filled heights, heights, two masks; the heap, with a key and a place for each cell.
-        state = 2 * self.dtype.itemsize + 2 + 16 + self.dtype.itemsize
+        # Filled heights, heights, two masks; the heap, with a key and a place for each cell, and
+        # two lists of cells.
+        state = 2 * self.dtype.itemsize + 2 + 32 + self.dtype.itemsize
         return Bytes(state, bytes_written(self))
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
@@ -111,8 +112,15 @@ class EpsilonFill(FrontierProblem):
         filled = np.full((3, 3), np.inf, self.dtype)
         ends = np.zeros((1, 1), np.bool_)
         flood = kernel("epsilon_fill", "numba")
-        heights, waiting = filled[1:2, 1:2].copy(), np.zeros((3, 3), np.bool_)
-        flood(filled, heights, waiting, np.empty((0, 0), np.uint8), 0.0, 8, math.inf)
+        flood(
+            filled,
+            filled.copy(),
+            np.zeros((3, 3), np.bool_),
+            np.empty((0, 0), np.uint8),
+            0.0,
+            8,
+            math.inf,
+        )
         first_level(filled, ends, 8)
 
     def bucket_width(self, tile: int) -> BucketWidth:
@@ -134,9 +142,11 @@ class EpsilonFill(FrontierProblem):
         elevation, *marked = cells
         window = place.window
         there = valid_cells(elevation, self.nodata)
-        heights = np.where(there, elevation, np.nan).astype(self.dtype)[window.within(frame)]
+        heights = np.full((window.height + 2, window.width + 2), np.nan, self.dtype)
+        known = np.where(there, elevation, np.nan)[window.within(frame)]
+        inner_of(heights, 1)[...] = known
         # Cells beyond the grid lack heights too.
-        ring = np.zeros((window.height + 2, window.width + 2), np.bool_)
+        ring = np.zeros(heights.shape, np.bool_)
         y, x = frame.y - window.y + 1, frame.x - window.x + 1
         ring[y : y + frame.height, x : x + frame.width] = there
         valid = inner_of(ring, 1)
@@ -147,18 +157,18 @@ class EpsilonFill(FrontierProblem):
                 ends |= ~ring[beside, 1 + dx : 1 + dx + window.width]
         if self.fixed is not None:
             rows, columns, which = self.fixed.within(window)
-            fixed = np.full(window.shape, FREE)
+            fixed = np.full(ring.shape, FREE)
             # Cells with a step off the grid lie at its edge, where water leaves anyway.
-            fixed[rows, columns] = np.minimum(self.fixed.steps[which], FREE)
-            ends &= fixed == FREE
+            fixed[rows + 1, columns + 1] = np.minimum(self.fixed.steps[which], FREE)
+            ends &= inner_of(fixed, 1) == FREE
         if self.outlets is not None:
             given = self.outlets.within(window, frame, marked)
             ends |= given
             if fixed.size:
-                fixed[given] = FREE
+                inner_of(fixed, 1)[given] = FREE
         filled = np.full(ring.shape, np.inf, self.dtype)
         ends &= valid
-        inner_of(filled, 1)[ends] = heights[ends]
+        inner_of(filled, 1)[ends] = known[ends]
         return State(window, filled, heights, ends | ~valid, filled < np.inf, fixed)
 
     def visit(self, state: State, request: Request, bound: float) -> Visit:
@@ -187,7 +197,10 @@ class EpsilonFill(FrontierProblem):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the rasters of a tile; refuse a cell that cannot lie above its neighbours."""
-        drains = state.ends | (state.fixed < FREE) if state.fixed.size else state.ends
+        drains = state.ends
+        if state.fixed.size:
+            drains = drains | (inner_of(state.fixed, 1) < FREE)
+        inner, heights = inner_of(state.filled, 1), inner_of(state.heights, 1)
         at = first_level(state.filled, drains, self.connectivity)
         if at >= 0:
             why = f" is filled to no more than a neighbour, since {self.dtype} "
@@ -195,8 +208,7 @@ class EpsilonFill(FrontierProblem):
                 why += f"has no number a step of {self.step:g} above that; pass a greater gradient="
             else:
                 why += "ends there; subtract an offset"
-            refuse_cell("elevation", state.heights, at, state.window, why)
-        inner, heights = inner_of(state.filled, 1), state.heights
+            refuse_cell("elevation", heights, at, state.window, why)
         filled = np.where(inner < np.inf, inner, heights)
         blocks, missing = {}, np.isnan(heights)
         for variable in self.outputs:

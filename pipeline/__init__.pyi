@@ -13,6 +13,7 @@ from .distance.paths import least_cost_path as least_cost_path
 from .distance.paths import path_mask as path_mask
 from .distance.walking_time import walking_time as walking_time
 from .flow.breach.breach_depressions import breach_depressions as breach_depressions
+from .flow.drainage.downstream import downstream as downstream
 from .flow.drainage.drainage_network import drainage_network as drainage_network
 from .flow.drainage.flow_distance import flow_distance as flow_distance
 from .flow.drainage.height_above_drainage import height_above_drainage as height_above_drainage

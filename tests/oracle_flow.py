@@ -6,6 +6,7 @@ import math
 from collections import deque
 
 import numpy as np
+import xarray as xr
 
 STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
 CODES = {
@@ -179,3 +180,38 @@ def lengths(
         if streams is None or streams[cell]:
             found[start] = length
     return found
+
+
+def random_steps(
+    random: np.random.Generator, valid: np.ndarray, wrap: bool
+) -> tuple[np.ndarray, dict[tuple[int, int], tuple[int, int] | None]]:
+    """Return codes of TauDEM without circles, and the cell below each cell, None where it ends."""
+    height, width = valid.shape
+    rank = random.permutation(valid.size).reshape(valid.shape)
+    codes, below = np.full(valid.shape, 255, np.uint8), {}
+    for y, x in np.argwhere(valid).tolist():
+        ways: list[tuple[int, tuple[int, int] | None]] = [(0, None)]
+        for code, (dy, dx) in zip(CODES["taudem"][0], STEPS, strict=True):
+            to = y + dy, (x + dx) % width if wrap else x + dx
+            if not (0 <= to[0] < height and 0 <= to[1] < width) or not valid[to]:
+                ways.append((code, None))  # what flows out or into nodata ends
+            elif rank[to] < rank[y, x]:
+                ways += [(code, to)] * 3
+        codes[y, x], below[y, x] = ways[random.integers(len(ways))]
+    return codes, below
+
+
+def random_values(random: np.random.Generator, shape: tuple[int, int]) -> xr.DataArray:
+    """Return values of any dtype and either sign, with ties and nodata."""
+    dtype = np.dtype(random.choice(["u1", "i2", "i8", "u8", "f4", "f8"]))
+    if dtype.kind == "f":
+        values = random.normal(size=shape) * 10.0 ** random.integers(-12, 9, shape)
+        values[random.random(shape) < 0.2] = random.choice([np.nan, np.inf, -np.inf])
+        values[random.random(shape) < 0.2] = random.choice([0.0, -0.0, 0.1])
+    else:
+        low, high = {"u1": (0, 9), "i2": (-9, 9)}.get(dtype.str[1:], (2**45, 2**46))
+        values = random.integers(low, high, shape)
+        if dtype == np.int64:
+            values = -values
+    values = values.astype(dtype)
+    return xr.DataArray(values, dims=("y", "x"), attrs={"_FillValue": values[0, 0]})

@@ -505,6 +505,18 @@ FUNCTIONS = {
             **ROUTING,
         },
     ),
+    "downstream": Function(
+        og.downstream,
+        {"direction": DIRECTION, "values": GRID, "codes": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "values": _OTHER_RASTER,
+            "to": _OTHER_RASTER,
+            "statistics": bad.kind(["median"], [], 3, shows=False),
+            "codes": bad.choice("d8", optional=True),
+            "cell_size": COST_MODEL["cell_size"],
+        },
+    ),
     "flow_distance": Function(
         og.flow_distance,
         {"direction": DIRECTION, "codes": "taudem"},

@@ -58,6 +58,7 @@ EXAMPLES = {
     "all_pairs": "matrix.npz distances.csv",
     "breach_depressions": "dem.tif breached.tif --max-length 100",
     "flow_accumulation": "flow.tif upstream.tif --codes esri",
+    "downstream": "flow.tif dem.tif outlets.tif --codes esri",
     "flow_direction": "dem.tif flow.tif --codes esri",
     "flow_distance": "flow.tif distance.tif --codes esri",
     "height_above_drainage": "dem.tif flow.zarr streams.tif height.tif",

@@ -139,7 +139,7 @@ class Upstream(AccumulationProblem):
         if term.kind == "count":
             room[:] = values == term.number if self.classes else ~np.isnan(values)
         elif term.greatest:
-            keys = _keys(values + 0.0)  # of the zeros, only the positive one
+            keys = keys_of(values + 0.0)  # of the zeros, only the positive one
             room[:] = np.where(np.isnan(values), NOTHING, keys if term.kind == "max" else ~keys)
         else:
             low = np.empty_like(room)
@@ -184,8 +184,7 @@ class Upstream(AccumulationProblem):
                 result = found[Term(name)].high
             if name in ("min", "max"):
                 keys = result if name == "max" else ~result
-                values = _keys(keys.view(np.float64)).view(np.float64)
-                result = np.where(result == NOTHING, np.nan, values)
+                result = np.where(result == NOTHING, np.nan, values_of(keys))
             results.append(result)
         return results
 
@@ -194,11 +193,16 @@ class Upstream(AccumulationProblem):
         return saved, cells[1:]
 
 
-def _keys(values: Reals) -> Integers:
-    """Return integers in the order of floats; the integers of those, viewed as floats, are back."""
+def keys_of(values: Reals) -> Integers:
+    """Return integers in the order of floats."""
     bits = values.view(np.int64)
     keys: Integers = bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
     return keys
+
+
+def values_of(keys: Integers) -> Reals:
+    """Return the floats of which `keys_of` makes integers."""
+    return keys_of(keys.view(np.float64)).view(np.float64)
 
 
 @operation()

@@ -149,6 +149,7 @@ def results() -> dict[str, Callable[[], xr.Dataset]]:
         "accumulation of areas": lambda: og.flow_accumulation(flow, weights="area"),
         "watersheds": lambda: og.watersheds(flow, SOURCE),
         "flow_distance": lambda: og.flow_distance(flow),
+        "downstream": lambda: og.downstream(flow, z, statistics=["outlet", "mean", "min"]),
         "upstream": lambda: og.upstream(flow, z, statistics=["count", "mean", "min"]),
         "upstream_length": lambda: og.upstream_length(flow),
         "height_above_drainage": lambda: og.height_above_drainage(

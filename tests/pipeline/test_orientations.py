@@ -139,6 +139,9 @@ SUMS = {
 OF_DIRECTIONS = {
     "accumulation": lambda known, **options: og.flow_accumulation(known["directions"], **options),
     "flow distance": lambda known, **options: og.flow_distance(known["directions"], **options),
+    "downstream": lambda known, **options: og.downstream(
+        known["directions"], known["heights"], statistics=("outlet", "mean"), **options
+    ),
     "upstream": lambda known, **options: og.upstream(
         known["directions"],
         known["heights"],
@@ -289,6 +292,7 @@ IN_DEGREES = [
     "dinf, weights area",
     "mfd, weights None",
     "flow distance",
+    "downstream",
     "upstream",
     "upstream length",
     "cost, 16 neighbours, float64",

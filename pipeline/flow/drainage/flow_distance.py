@@ -99,9 +99,8 @@ class FlowLengths(FlowProblem):
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Codes]:
         """Return the lengths of the paths from the border of a tile; save where paths end."""
         numbers, *streams = cells
-        if streams:  # water that ends in none of them reaches nothing
-            numbers = np.where(numbers == SINK, np.uint8(MISSING), numbers)
-            numbers[streams[0]] = SINK
+        if streams:
+            numbers = end_in_streams(numbers, streams[0])
         tile = leave_at_border(numbers)
         border = border_cells(*place.window.shape, place.sides)
         paths = paths_of_tile(place, numbers, tile)
@@ -158,6 +157,13 @@ class FlowLengths(FlowProblem):
         found[out] += lengths[rows, numbers.reshape(-1)[out]]
         refuse_circle(measure_paths(tile, lengths, found), window)
         return found
+
+
+def end_in_streams(numbers: Codes, streams: Array) -> Codes:
+    """Return the numbers of a tile where paths end in streams; others reach nothing."""
+    numbers = np.where(numbers == SINK, np.uint8(MISSING), numbers)
+    numbers[streams] = SINK
+    return numbers
 
 
 @operation()

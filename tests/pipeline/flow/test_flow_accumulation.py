@@ -206,6 +206,7 @@ def test_an_attribute_that_names_no_encoding_is_left_aside(stated: object) -> No
 READ_DIRECTIONS = {
     "flow_accumulation": (),
     "flow_distance": (),
+    "downstream": (np.ones((4, 5)),),
     "upstream": (np.ones((4, 5)),),
     "upstream_length": (),
     "watersheds": ([(1, 1)],),

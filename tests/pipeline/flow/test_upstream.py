@@ -18,43 +18,7 @@ from orograph.kernels.flow.upstream import _quotient  # type: ignore[attr-define
 
 SEEDS = [*range(4), *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 60))]
 STATISTICS = ("count", "sum", "mean", "std", "min", "max")
-NODATA = 255
 SINK = 8
-
-
-def random_steps(
-    random: np.random.Generator, valid: np.ndarray, wrap: bool
-) -> tuple[np.ndarray, dict[tuple[int, int], tuple[int, int] | None]]:
-    """Return codes of TauDEM without circles, and the cell below each cell, None where it ends."""
-    height, width = valid.shape
-    rank = random.permutation(valid.size).reshape(valid.shape)
-    codes, below = np.full(valid.shape, NODATA, np.uint8), {}
-    for y, x in np.argwhere(valid).tolist():
-        ways: list[tuple[int, tuple[int, int] | None]] = [(0, None)]
-        for code, (dy, dx) in zip(oracle.CODES["taudem"][0], oracle.STEPS, strict=True):
-            to = y + dy, (x + dx) % width if wrap else x + dx
-            if not (0 <= to[0] < height and 0 <= to[1] < width) or not valid[to]:
-                ways.append((code, None))  # what flows out or into nodata ends
-            elif rank[to] < rank[y, x]:
-                ways += [(code, to)] * 3
-        codes[y, x], below[y, x] = ways[random.integers(len(ways))]
-    return codes, below
-
-
-def random_values(random: np.random.Generator, shape: tuple[int, int]) -> xr.DataArray:
-    """Return values of any dtype and either sign, with ties and nodata."""
-    dtype = np.dtype(random.choice(["u1", "i2", "i8", "u8", "f4", "f8"]))
-    if dtype.kind == "f":
-        values = random.normal(size=shape) * 10.0 ** random.integers(-12, 9, shape)
-        values[random.random(shape) < 0.2] = random.choice([np.nan, np.inf, -np.inf])
-        values[random.random(shape) < 0.2] = random.choice([0.0, -0.0, 0.1])
-    else:
-        low, high = {"u1": (0, 9), "i2": (-9, 9)}.get(dtype.str[1:], (2**45, 2**46))
-        values = random.integers(low, high, shape)
-        if dtype == np.int64:
-            values = -values
-    values = values.astype(dtype)
-    return xr.DataArray(values, dims=("y", "x"), attrs={"_FillValue": values[0, 0]})
 
 
 def listed(
@@ -102,8 +66,8 @@ def test_statistics_are_exact_on_any_tiling(seed: int) -> None:
     random = np.random.default_rng(seed)
     shape = tuple(random.integers(3, 15, 2).tolist())
     wrap, ascending, weighted = seed % 3 == 0, seed % 4 == 1, seed % 2 == 1
-    codes, below = random_steps(random, random.random(shape) < 0.9, wrap)
-    values = random_values(random, shape)
+    codes, below = oracle.random_steps(random, random.random(shape) < 0.9, wrap)
+    values = oracle.random_values(random, shape)
     place = {"lat": 60 - 9.0 * np.arange(shape[0]), "lon": np.arange(shape[1]) * 360 / shape[1]}
     crs = xr.DataArray(0, attrs={"crs_wkt": CRS("EPSG:4326").to_wkt()})
 
@@ -157,7 +121,7 @@ def test_the_largest_and_the_smallest_values_are_summed_exactly(weighted: bool) 
 @pytest.mark.parametrize("dtype", ["i2", "f4"])
 def test_classes_are_counted(dtype: str) -> None:
     random = np.random.default_rng(7)
-    codes, below = random_steps(random, random.random((11, 9)) < 0.9, wrap=False)
+    codes, below = oracle.random_steps(random, random.random((11, 9)) < 0.9, wrap=False)
     kinds = random.integers(-3, 4, codes.shape).astype(dtype)
     given = xr.DataArray(kinds, dims=("y", "x"), attrs={"_FillValue": 2})
     options: dict[str, Any] = {"codes": "taudem", "tile": 4}
@@ -174,7 +138,7 @@ def test_classes_are_counted(dtype: str) -> None:
 @pytest.mark.parametrize("which", [{"statistics": ["sum", "std", "min"]}, {"classes": [1, 2]}])
 def test_a_gpu_has_the_bits_of_a_cpu(which: dict[str, Any], emulated_gpu: Emulator) -> None:
     random = np.random.default_rng(9)
-    codes, _ = random_steps(random, random.random((16, 16)) < 0.9, wrap=False)
+    codes, _ = oracle.random_steps(random, random.random((16, 16)) < 0.9, wrap=False)
     values = random.integers(-3, 3, codes.shape) / 8
     options: dict[str, Any] = {"codes": "taudem", "tile": 8, **which}
     right = og.upstream(codes, values, backend="numba", **options)

@@ -49,7 +49,7 @@ OPERATIONS: list[Any] = [
     og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
-    og.drainage_network,
+    og.drainage_network, og.downstream,
     og.polygonize, og.isochrones, og.region_network, og.zonal,
     og.DistanceIndex.build,
 ]  # fmt: skip
@@ -485,7 +485,8 @@ def test_a_plan_of_a_distance_counts_the_tiles_that_workers_join() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "name"), [(og.upstream, "values"), (og.flow_accumulation, "weights")]
+    ("operation", "name"),
+    [(og.upstream, "values"), (og.downstream, "values"), (og.flow_accumulation, "weights")],
 )
 def test_both_rasters_of_sums_along_flow_are_read_twice(operation: Any, name: str) -> None:
     codes, amounts = np.ones((40, 50), np.uint8), np.ones((40, 50), np.float32)

@@ -112,6 +112,10 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
     ),
     "watersheds": (lambda r, **o: og.watersheds(r("directions"), codes="taudem", **o), {}),
     "flow_distance": (lambda r, **o: og.flow_distance(r("directions"), codes="taudem", **o), {}),
+    "downstream": (
+        lambda r, **o: og.downstream(r("directions"), r("heights"), codes="taudem", **o),
+        {"directions": 2, "heights": 2},
+    ),
     "upstream": (
         lambda r, **o: og.upstream(r("directions"), r("heights"), codes="taudem", **o),
         {"directions": 2, "heights": 2},

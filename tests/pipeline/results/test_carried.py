@@ -72,6 +72,7 @@ OPERATIONS: dict[str, Make] = {
     "flow_accumulation, area": lambda **o: call(og.flow_accumulation, FLOW, weights="area", **o),
     "flow_accumulation, mfd": lambda **o: call(og.flow_accumulation, HEIGHTS, method="mfd", **o),
     "flow_distance": lambda **o: call(og.flow_distance, FLOW, COUNT > 4, **o),
+    "downstream": lambda **o: call(og.downstream, FLOW, HEIGHTS, COUNT > 4, **o),
     "upstream": lambda **o: call(og.upstream, FLOW, HEIGHTS, weights="area", **o),
     "upstream_length": lambda **o: call(og.upstream_length, FLOW, **o),
     "height_above_drainage": lambda **o: call(
@@ -453,6 +454,7 @@ def test_commands_pass_geotiffs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ["streams", "fdir.tif", "acc.tif", "4", "streams.zarr"],
         ["watersheds", "fdir.tif", "sheds.tif", "--outlets", "outlet.txt"],
         ["flow_distance", "fdir.tif", "far.tif"],
+        ["downstream", "fdir.tif", "dem.tif", "outlets.tif"],
         ["upstream", "fdir.tif", "dem.tif", "mean.tif"],
         ["upstream_length", "fdir.tif", "length.tif"],
         ["cost_distance", "dem.tif", "a.tif", "--point", *start],

@@ -93,6 +93,11 @@ CALLS: dict[str, Call] = {
     ),
     "streams": ((DIRECTIONS, AMOUNTS, 5), {}, {"cell_size": 7.0, "elevation": HEIGHTS}),
     "flow_distance": ((DIRECTIONS, STREAMS), {}, {"cell_size": 7.0, "nodata": 3}),
+    "downstream": (
+        (DIRECTIONS, HEIGHTS, STREAMS),
+        {},
+        {"statistics": "mean", "cell_size": 7.0, "nodata": 3},
+    ),
     "upstream": (
         (DIRECTIONS, HEIGHTS),
         {},

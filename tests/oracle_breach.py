@@ -12,23 +12,35 @@ STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
 
 
 def breach(
-    elevation: np.ndarray, valid: np.ndarray, max_length: int, max_depth: float
+    elevation: np.ndarray,
+    valid: np.ndarray,
+    max_length: int,
+    max_depth: float,
+    outlets: np.ndarray | None = None,
+    closed: bool = False,
 ) -> np.ndarray:
-    """The surface with the trenches of all its pits, as float64; NaN where there is no cell."""
+    """The surface with the trenches of all its pits, as float64; NaN where there is no cell.
+
+    Water leaves at the outlets, and at the edge and into nodata unless these are closed.
+    """
+    ends = np.zeros(valid.shape, bool) if outlets is None else outlets.copy()
+    for cell in np.argwhere(valid & (not closed)).tolist():
+        beside = [(cell[0] + dy, cell[1] + dx) for dy, dx in STEPS]
+        ends[tuple(cell)] |= not all(_inside(np.where(valid, 0.0, np.nan), c) for c in beside)
     surface = np.where(valid, elevation, 0).astype(float)
     surface[~valid] = np.nan
     breached = surface.copy()
     for cell in np.argwhere(valid).tolist():
-        for place, level in trench(surface, tuple(cell), max_length, max_depth):
+        for place, level in trench(surface, ends, tuple(cell), max_length, max_depth):
             breached[place] = min(breached[place], level)
     return breached
 
 
 def trench(
-    surface: np.ndarray, pit: Cell, max_length: int, max_depth: float
+    surface: np.ndarray, ends: np.ndarray, pit: Cell, max_length: int, max_depth: float
 ) -> list[tuple[Cell, float]]:
     """The cells of a trench and its heights; none if the cell is no pit, or has no trench."""
-    found = way(surface, pit, max_length, max_depth)
+    found = way(surface, ends, pit, max_length, max_depth)
     if found is None:
         return []
     path, leaves = found
@@ -46,7 +58,7 @@ def trench(
 
 
 def way(
-    surface: np.ndarray, pit: Cell, max_length: int, max_depth: float
+    surface: np.ndarray, ends: np.ndarray, pit: Cell, max_length: int, max_depth: float
 ) -> tuple[list[Cell], bool] | None:
     """The cells from a pit to the end of its trench, and whether it leaves the grid there."""
     height = float(surface[pit])
@@ -55,8 +67,7 @@ def way(
     while queue:
         cost, steps, cell = heapq.heappop(queue)
         beside = [(cell[0] + dy, cell[1] + dx) for dy, dx in STEPS]
-        leaves = any(not _inside(surface, other) for other in beside)
-        if leaves or surface[cell] < height:
+        if ends[cell] or surface[cell] < height:
             if cost == 0:
                 return None
             path: list[Cell] = []
@@ -68,6 +79,8 @@ def way(
         if cost == 0 and cell < pit:
             return None
         for other in beside:
+            if not _inside(surface, other):
+                continue
             far = max(abs(other[0] - pit[0]), abs(other[1] - pit[1]))
             rise = float(surface[other]) - height
             if other not in came and far <= max_length and rise <= max_depth:

@@ -445,6 +445,9 @@ FUNCTIONS = {
             "elevation": bad.RASTER,
             "max_length": bad.integer(1, 1024),
             "max_depth": bad.number(-1, bad.NAN),
+            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
+            "sinks": bad.OPTIONAL_POINTS_OR_RASTER,
+            "edges": bad.choice("shut"),
         },
     ),
     "fill_depressions": Function(

@@ -1,18 +1,18 @@
 """Trenches of least cost from pits to lower ground (breaching of depressions).
 
-A pit is a cell without a lower neighbour that neither drains, at the edge of the grid or beside
-nodata, nor is as high as a neighbour before it in row-major order. Dijkstra's algorithm spreads
-from it over a square window, on the surface as it was given. The cost of a way is the sum of the
-heights of its cells above the pit. The first cell settled that is lower than the pit, or drains, is
+A pit is a cell without a lower neighbour that neither drains, as cells do where water may leave,
+nor is as high as a neighbour before it in row-major order. Dijkstra's algorithm spreads from it
+over a square window, on the surface as it was given. The cost of a way is the sum of the heights of
+its cells above the pit. The first cell settled that is lower than the pit, or drains, is
 the end of the trench. There is no trench if that costs nothing, since the pit then belongs to a
 flat that drains; nor if a cell of the flat is reached that precedes the pit, since that cell's
 trench will do.
 
 The trench falls evenly from the pit to its end, or by the least step of float64 from cell to cell
-if it leads out of the grid or into nodata. The breached surface is the minimum of the surface and
-all trenches, which depends on no order. Every cell of a trench has a lower neighbour in it: the
-next one of the trench that is lowest there. Only where a fall has fewer float64 than steps may
-cells be equally high.
+if it ends at a cell that drains. The breached surface is the minimum of the surface and all
+trenches, which depends on no order. Every cell of a trench has a lower neighbour in it: the next
+one of the trench that is lowest there. Only where a fall has fewer float64 than steps may cells be
+equally high.
 
 surface : (h, w) float64, NaN where there is no cell; a cell that a window may hold has eight
     neighbours in the array.
@@ -40,6 +40,7 @@ from orograph.kernels.flow.codes import STEPS
 from orograph.tiles.arrays import Integers
 
 Heights = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Cell = tuple[int, int]
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
@@ -51,11 +52,15 @@ _NONE, _LOWER, _LEAVES = 0, 1, 2
 
 
 @compiled
-def find_pits(surface: Heights, pits: Integers, first: Cell, last: Cell, reach: int) -> int:
+def find_pits(
+    surface: Heights, drains: Mask, pits: Integers, first: Cell, last: Cell, reach: int
+) -> int:
     """List the pits of a surface that may drain within their window; return their number.
 
     Parameters
     ----------
+    drains
+        Cells where water may leave, of the shape of ``surface``.
     pits
         Room for the list. No two pits are neighbours: one of two by two cells is enough.
     first, last
@@ -63,19 +68,20 @@ def find_pits(surface: Heights, pits: Integers, first: Cell, last: Cell, reach: 
     reach
         Cells from a pit to the border of its window.
     """
-    # A pit whose window has no lower and no missing cell has no trench, and is not searched from.
-    least = _least_of_blocks(surface)
+    # A pit whose window has no lower cell and none that drains has no trench, and is not searched
+    # from.
+    least = _least_of_blocks(surface, drains)
     count = 0
     for y in range(first[0], last[0]):
         for x in range(first[1], last[1]):
             own = surface[y, x]
-            if np.isnan(own):
+            if np.isnan(own) or drains[y, x]:
                 continue
             lowest = True
             for k in range(8):
                 other = surface[y + _ROWS[k], x + _COLUMNS[k]]
                 # the second to the fifth step lead to cells before this one
-                if not other >= own or (1 <= k <= 4 and other == own):
+                if other < own or (1 <= k <= 4 and other == own):
                     lowest = False
                     break
             if lowest and _may_drain(least, y, x, reach, own):
@@ -85,26 +91,24 @@ def find_pits(surface: Heights, pits: Integers, first: Cell, last: Cell, reach: 
 
 
 @compiled(single_call=True)
-def _least_of_blocks(surface):
-    """Return the least height of each block; minus infinity if a cell is missing in it."""
+def _least_of_blocks(surface, drains):
+    """Return the least height of each block; minus infinity if a cell drains in it."""
     height, width = surface.shape
     least = np.full((-(-height // _BLOCK), -(-width // _BLOCK)), np.inf)
     for y in range(height):
         for x in range(width):
-            own = surface[y, x]
-            # True for NaN too.
-            if not own >= least[y // _BLOCK, x // _BLOCK]:
-                least[y // _BLOCK, x // _BLOCK] = -np.inf if np.isnan(own) else own
+            own = -np.inf if drains[y, x] else surface[y, x]
+            if own < least[y // _BLOCK, x // _BLOCK]:
+                least[y // _BLOCK, x // _BLOCK] = own
     return least
 
 
 @compiled(single_call=True)
 def _may_drain(least, y, x, reach, own):
-    """Return whether a block that meets the window of a cell has a lower or a missing cell."""
-    # a cell that drains lies in the window, the missing one beside it
-    top, left = max(y - reach - 1, 0) // _BLOCK, max(x - reach - 1, 0) // _BLOCK
-    bottom = min((y + reach + 1) // _BLOCK, least.shape[0] - 1)
-    right = min((x + reach + 1) // _BLOCK, least.shape[1] - 1)
+    """Return whether a block that meets the window has a lower cell, or one that drains."""
+    top, left = max(y - reach, 0) // _BLOCK, max(x - reach, 0) // _BLOCK
+    bottom = min((y + reach) // _BLOCK, least.shape[0] - 1)
+    right = min((x + reach) // _BLOCK, least.shape[1] - 1)
     for row in range(top, bottom + 1):
         for column in range(left, right + 1):
             if least[row, column] < own:
@@ -114,12 +118,20 @@ def _may_drain(least, y, x, reach, own):
 
 @compiled
 def dig_trenches(
-    surface: Heights, pits: Integers, reach: int, deepest: float, breached: Heights, origin: Cell
+    surface: Heights,
+    drains: Mask,
+    pits: Integers,
+    reach: int,
+    deepest: float,
+    breached: Heights,
+    origin: Cell,
 ) -> int:
     """Dig the trenches of some pits into a part of the grid; return how many pits have one.
 
     Parameters
     ----------
+    drains
+        As for `find_pits`.
     reach
         Cells from a pit to the border of its window.
     deepest
@@ -135,7 +147,7 @@ def dig_trenches(
     count = 0
     for n in range(pits.size):
         y, x = pits[n] // surface.shape[1], pits[n] % surface.shape[1]
-        ending, key = _search(surface, y, x, reach, deepest, n + 1, seen, back, costs, keys)
+        ending, key = _search(surface, drains, y, x, reach, deepest, n + 1, seen, back, costs, keys)
         if ending != _NONE:
             count += 1
             _dig(surface, y, x, reach, ending, key, back, keys, breached, origin[0], origin[1])
@@ -143,7 +155,7 @@ def dig_trenches(
 
 
 @compiled(single_call=True)
-def _search(surface, y, x, reach, deepest, number, seen, back, costs, keys):
+def _search(surface, drains, y, x, reach, deepest, number, seen, back, costs, keys):
     """Return how the trench of a pit ends, and the key of its end: its steps and its cell.
 
     ``seen`` holds the number of the last pit that has queued a cell, ``back`` the step by which it
@@ -162,9 +174,8 @@ def _search(surface, y, x, reach, deepest, number, seen, back, costs, keys):
         here = surface[row, column]
         if here < own:
             return (_LOWER if cost > 0 else _NONE), key
-        for k in range(8):
-            if np.isnan(surface[row + _ROWS[k], column + _COLUMNS[k]]):
-                return (_LEAVES if cost > 0 else _NONE), key
+        if drains[row, column]:
+            return (_LEAVES if cost > 0 else _NONE), key
         if cost == 0 and cell < pit:
             return _NONE, key
         for k in range(8):
@@ -251,5 +262,6 @@ def compile_kernels() -> None:
     surface = np.ones((5, 5))
     surface[2, 2] = 0
     pits = np.empty(9, np.int64)
-    count = find_pits(surface, pits, (1, 1), (4, 4), 1)
-    dig_trenches(surface, pits[:count], 1, np.inf, np.ones((3, 3)), (1, 1))
+    drains = np.zeros(surface.shape, np.bool_)
+    count = find_pits(surface, drains, pits, (1, 1), (4, 4), 1)
+    dig_trenches(surface, drains, pits[:count], 1, np.inf, np.ones((3, 3)), (1, 1))

@@ -15,11 +15,11 @@ from orograph.arguments.places import values_at
 from orograph.arguments.routing import RoutingSpec
 from orograph.arguments.sources import geometries_inside, is_source
 from orograph.engines.map_overlap import LocalProblem
-from orograph.flow.outlets import leave_at
 from orograph.kernels.flow.codes import LEAVES, STEPS
 from orograph.kernels.flow.route import OUTSIDE, carry_least, order_leaving
 from orograph.run.problem import Bytes, CellCounts
 from orograph.terrain.epsilon_fill import FREE, FixedSteps
+from orograph.terrain.outlets import leave_at
 from orograph.terrain.water import Marks, Outlets
 from orograph.tiles.arguments import check_number, refuse_arguments
 from orograph.tiles.arrays import Array, Integers, Reals

@@ -83,7 +83,9 @@ class Routing:
         trenches = None
         if breaches:
             refuse_arguments("connectivity=4", depressions=given.connectivity == 4)
-            trenches = Trenches(elevation.nodata, *limits, place.orientation, elevation.shape)
+            trenches = Trenches(
+                elevation.nodata, *limits, place.orientation, elevation.shape, outlets
+            )
         # After trenches are dug, the depressions that no trench within the limits drains are
         # filled.
         fill, dtype = given.depressions != "keep", elevation.dtype
@@ -145,7 +147,8 @@ class Routing:
             trenches = self.trenches
             if self.burned is not None:
                 trenches = replace(trenches, nodata=np.nan)
-            stages.append(Stage(trenches, (made,), breached.name, between=True))
+            reads = (made, *self.marked)
+            stages.append(Stage(trenches, reads, breached.name, between=True))
             made, dtype = breached.name, breached.dtype
         problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from orograph.arguments.routing import RoutingOptions, RoutingSpec
 from orograph.flow.given_streams import parse_streams
-from orograph.flow.outlets import parse_outlets
 from orograph.flow.routing import Routing
 from orograph.run.options import RunOptions
+from orograph.terrain.outlets import parse_outlets
 from orograph.tiles.arguments import refuse_arguments
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.wrap import wraps_of

@@ -148,7 +148,6 @@ def test_water_wraps_around_to_its_outlet() -> None:
     [
         ({"edges": "closed"}, "pass outlets= or sinks= too"),
         ({"outlets": [(0, 0)], "method": "dinf"}, "outlets: of no use for method='dinf'"),
-        ({"sinks": [(0, 0)], "depressions": "breach"}, "sinks: of no use for depressions='breach'"),
         ({"outlets": [(99, 99)]}, "outlets: "),
         ({"connectivity": 16}, "connectivity: "),
         ({"connectivity": 4, "method": "dinf"}, "connectivity: of no use for method='dinf'"),

@@ -193,3 +193,62 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_limits_that_are_none_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(og.InputError, match=says):
         og.breach_depressions(np.eye(3), **options)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(n, marks=pytest.mark.long) for n in range(8, 120))]
+)
+def test_trenches_end_where_water_may_leave(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shape = tuple(random.integers(2, 18, 2).tolist())
+    heights = random.random(shape) if seed % 2 else random.integers(0, 9, shape).astype(float)
+    heights[random.random(shape) < 0.06] = np.nan
+    heights[0, 0] = 1
+    valid = np.isfinite(heights)
+    raster = (random.random(shape) < 0.06) & valid
+    raster[0, 0] = True
+    points = np.argwhere(valid)[random.integers(valid.sum(), size=2)]
+    of_points = np.zeros(shape, bool)
+    of_points[tuple(points.T)] = True
+    places = points[:, ::-1].tolist()
+    given: dict[str, Any]
+    given, ends = [
+        ({"outlets": places}, of_points),
+        ({"sinks": raster.astype("u1")}, raster),
+        ({"outlets": places, "sinks": raster.astype("u1")}, raster | of_points),
+    ][seed % 3]
+    closed, length = seed // 3 % 2 == 1, int(random.choice([1, 3, 64]))
+    given |= {"edges": "closed" if closed else "open", "max_length": length}
+    expected = oracle.breach(heights, valid, length, math.inf, ends, closed)
+    for tile in (int(random.integers(1, 7)), 64):
+        found = og.breach_depressions(heights, tile=tile, **given)["breached"]
+        np.testing.assert_array_equal(found, expected)
+    # directions are those on the surface with these trenches
+    given["depressions"] = "breach"
+    codes = og.flow_direction(heights, tile=int(random.integers(1, 7)), **given)["direction"]
+    for name in ("depressions", "max_length"):
+        del given[name]
+    filled = og.flow_direction(expected, **given)["direction"]
+    np.testing.assert_array_equal(codes, filled)
+
+
+def test_trenches_lead_over_the_seam_to_an_outlet() -> None:
+    # distinct heights, so that no tie goes by position
+    heights = np.random.default_rng(3).permutation(20 * 31).reshape(20, 31).astype(float)
+    heights = np.pad(heights, ((1, 1), (0, 0)), constant_values=1e4)
+    for column in (0, 1, 30):
+        outlet = [(column, 7)]
+        given: dict[str, Any] = {"edges": "closed", "wrap": True, "max_length": 9, "tile": 8}
+        found = og.breach_depressions(heights, outlets=outlet, **given)["breached"].values
+        moved = np.roll(heights, 15 - column, axis=1)
+        right = og.breach_depressions(moved, outlets=[(15, 7)], **given)["breached"].values
+        np.testing.assert_array_equal(np.roll(found, 15 - column, axis=1), right)
+        assert found[7, column] < heights[7, column]
+
+
+def test_closed_edges_end_no_trench() -> None:
+    heights = np.array([[9.0, 9, 9, 9, 9], [9, 1, 5, 3, 4], [9, 9, 9, 9, 9]])
+    shut = og.breach_depressions(heights, outlets=[(1, 1)], edges="closed")["breached"]
+    np.testing.assert_array_equal(shut.values[1], [9, 1, 2, 3, 4])
+    leaves = og.breach_depressions(heights)["breached"].values
+    assert leaves[1, 4] == math.nextafter(3, 0)

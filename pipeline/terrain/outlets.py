@@ -27,16 +27,13 @@ def parse_outlets(
     Raises
     ------
     InputError
-        If water could leave nowhere, or the method or the way to treat depressions has no use for
-        outlets.
+        If water could leave nowhere, or the method has no use for outlets.
     """
     closed = given.edges != OPEN
     places = {"outlets": given.outlets, "sinks": given.sinks}
     asked = {name: place is not None for name, place in places.items()} | {"edges": closed}
     if method != "d8":
         refuse_arguments(f"method={method!r}", **asked)
-    if given.depressions == "breach":
-        refuse_arguments("depressions='breach'", **asked)
     origins = {
         name: parse_sources(place, elevation, SourceSpec(), name=name, skips=False)
         for name, place in places.items()

@@ -252,11 +252,12 @@ def upstream(
 
     Notes
     -----
-    Values are rounded to multiples of 2**-62, areas to 62 bits of the greatest. Sums of these, of
-    their squares and products are exact integers, and are rounded once at the end, so any tiling
-    gives the same bits; for ``std`` the variance is rounded, and its root. For sums, values must
-    not be greater than 2**62 over the number of cells of the grid; whole numbers must be below
-    2**53.
+    For sums, values are rounded to multiples of 2**-62, whatever the values are: those below 2**-10
+    in size lose digits, so multiply such ones by a power of two. Areas are rounded to 62 bits of
+    the greatest. Sums of these, of their squares and products are exact integers, and are rounded
+    once at the end, so any tiling gives the same bits; for ``std`` the variance is rounded, and its
+    root. Values that are summed must not be greater than 2**62 over the number of cells of the
+    grid; whole numbers must be below 2**53.
 
     Examples
     --------

@@ -64,6 +64,7 @@ EVERYWHERE = {
     "band": bad.integer(1, 1, optional=True),
     "variable": bad.kind(1.5, True, bad.NAN, optional=True),
     "wrap": bad.kind(*bad.FLAG_VALUES, optional=True),
+    "poles": bad.FLAG,
     "all_touched": bad.FLAG,
     "barriers": bad.BARRIERS,
     "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),

@@ -61,12 +61,13 @@ axes.set_title("Continents and islands")
 # Over the sea
 # ------------
 # Distances from one harbour by sea, and the routes of ships to three others. Bands and routes that
-# cross the date line are cut there.
+# cross the date line are cut there. With ``poles=True`` a route may lead over a pole too.
 
 sea = xr.ones_like(heights).where(~land).rename("friction").rio.write_crs("EPSG:4326")
 harbour, others = [(-172, 8)], [(165, -25), (100, 30), (-60, -20)]
 outputs = ("cost", "back_direction")
-cost = og.cost_distance(sea, harbour, outputs=outputs, connectivity=16, wrap=True, snap=COLUMNS)
+around_all = {"wrap": True, "poles": True}
+cost = og.cost_distance(sea, harbour, outputs=outputs, connectivity=16, snap=COLUMNS, **around_all)
 routes = og.least_cost_path(cost, others, snap=COLUMNS)
 for route in routes:
     print(f"{route.length / 1e3:.0f} km, a {route.geometry.geom_type}")

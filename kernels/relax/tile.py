@@ -90,6 +90,14 @@ def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
                         keys[by, bx] = min(keys[by, bx], value)
 
 
+@compiled
+def _weigh_steps_north(friction, elevation, rules, cost):
+    """Write to cost[x] the cost of the step from column x of the second row to the first row."""
+    for x in range(cost.size):
+        row, column = rules.reach + 1, rules.reach + x
+        edge(friction, elevation, row, column, -1, 0, rules, cost[x : x + 1])
+
+
 @compiled(error_model="numpy")
 def _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back):
     """Lower the cells of a line from its first to its last, and back; all with the halo."""
@@ -341,6 +349,13 @@ def wake(state: TileState, sides: int = 15) -> float:
     """
     _wake(*_surface(state), state.keys, state.block, state.rules, sides, False)
     return state.pending
+
+
+def costs_north(state: TileState) -> Array:
+    """Return the cost of the step from each cell of the second row to the first row of a tile."""
+    cost = np.empty(state.dist.shape[1] - 2 * state.rules.reach, state.dist.dtype)
+    _weigh_steps_north(state.friction, state.elevation, state.rules, cost)
+    return cost
 
 
 def limit_of(bound: float, state: TileState) -> Any:

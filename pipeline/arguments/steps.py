@@ -51,6 +51,9 @@ class PathOptions(WayOptions, ReachOptions, total=False):
         vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
         coordinates, its id is the number of the cell, counted row by row from 0. Weights are costs
         and must not be negative. Edges can be used in both directions unless the graph is directed.
+    poles : bool
+        Of a global raster that wraps: whether a cell of a row that touches a pole has the cell half
+        a turn away in that row as its neighbour too, at twice the distance to the pole.
     travel : {"from", "to"}
         With directed links or costs: cost ``"from"`` the sources, or ``"to"`` them.
     connectivity : {8, 4, 16}
@@ -71,6 +74,7 @@ class PathOptions(WayOptions, ReachOptions, total=False):
         2**60.
     """
 
+    poles: bool
     travel: str
 
 
@@ -91,6 +95,7 @@ class StepSpec(Keywords):
 
     barriers: BarriersLike | None = None
     links: Graph | None = None
+    poles: bool = False
     travel: str = "from"
     connectivity: int = 8
     max_cost: float = math.inf

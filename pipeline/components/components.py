@@ -53,6 +53,7 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import UNUSED_LABEL
 from orograph.tiles.raster.raster import RasterLike
+from orograph.tiles.raster.wrap import poles_of, wraps_of
 from orograph.tiles.store.create import TABLE_ROWS, Variable
 
 if TYPE_CHECKING:
@@ -557,6 +558,7 @@ def connected_components(
     min_size: int = 1,
     outputs: str | Sequence[str] = ("labels",),
     dtype: str = "int64",
+    poles: bool = False,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
     """Label the connected components of a raster of classes of any size.
@@ -578,6 +580,8 @@ def connected_components(
     dtype : {"int64", "int32"}
         Dtype of the labels. int32 halves the memory, and is refused before any label is written if
         there are 2**31 components or more.
+    poles : bool
+        As for `cost_distance`.
     **options
 
     Returns
@@ -627,8 +631,10 @@ def connected_components(
             min_size=min_size != 1,
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
+            poles=poles,
         )
         return components_job(classes, spec)
     raster = spec.open(classes, "classes")
     problem = Components(raster.nodata, connectivity, min_size, output_names=wanted, dtype=dtype)
-    return raster_job(problem, (raster,), spec)
+    joined = poles_of(raster, poles, wraps_of(raster, spec.wrap))
+    return raster_job(problem, (raster,), spec, poles=joined)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.sources import is_source
-from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks
+from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks, links_of_tile
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
@@ -114,7 +114,7 @@ class AllocationProblem(FrontierProblem):
     def outputs(self) -> tuple[Variable, ...]:
         """Requested rasters among back directions, back links and allocation."""
         wanted = set(self.wanted)
-        if self.links is not None and BACK_DIRECTION.name in wanted:
+        if self.links is not None and self.links.of_graph and BACK_DIRECTION.name in wanted:
             wanted.add(BACK_LINK.name)
         allocation = ALLOCATION
         if self.names is not None:
@@ -167,8 +167,9 @@ class AllocationProblem(FrontierProblem):
         changed = np.zeros(tile.dist.shape, np.bool_)
         changed[at] = True
         state = State(place, tile.dist, pairs, code, changed, steps, reach)
-        if self.links is not None:
-            state.links = LinkSteps(TileLinks(self.links, window), state, self.distance.link_blank)
+        links = links_of_tile(self.links, window)
+        if links is not None:
+            state.links = LinkSteps(links, state, self.distance.link_blank)
         return state
 
     @cached_property
@@ -272,8 +273,11 @@ class AllocationProblem(FrontierProblem):
                 *(state.steps, state.reach, state.pairs, state.code, linked, self.orientation)
             )
             outputs[BACK_DIRECTION.name] = codes
+            back = np.full(codes.shape, NO_LINK)
             if state.links is not None:
-                outputs[BACK_LINK.name] = state.links.mark(codes)
+                state.links.mark(codes, back)
+            if BACK_LINK in self.outputs:
+                outputs[BACK_LINK.name] = back
         if ALLOCATION.name in self.wanted:
             outputs[ALLOCATION.name] = labels_of(state.pairs, state.reach, state.code, NO_SOURCE)
         return outputs, {}
@@ -337,26 +341,28 @@ class LinkSteps:
         values = [np.where(new, a, b) for a, b in zip((cost, labels, hops), sent, strict=True)]
         return LinkNews(values, np.where(new, cost, np.inf).astype(np.float64))
 
-    def mark(self, codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Mark cells whose path comes by a link in ``codes``; return the edge number of each.
+    def mark(self, codes: npt.NDArray[np.uint8], back: npt.NDArray[np.int64]) -> None:
+        """Write to ``codes`` which paths come by a link, and to ``back`` the number of its edge.
 
-        Of several links the edge of the least number counts; -1 for all other cells.
+        Of several links the edge of the least number counts.
         """
-        back = np.full(codes.shape, NO_LINK)
         state = self._state
         arrived = state.code.pairs(*self._arrived)
         before = np.concatenate([self._at(state.pairs, self._tail), arrived])
         heads = np.concatenate([self._head, self._links.arriving])
         edges = np.concatenate([self._edge, self._links.arriving_edge])
         own = self._at(state.pairs, heads)
-        # A step of the grid takes precedence: only cells that have no direction came by a link.
-        fits = (codes[tuple(heads.T)] == NO_DIRECTION) & (own < NOBODY) & (before + 1 == own)
-        order = np.flatnonzero(fits)
-        # Written in descending order, the least number of an edge is written last and stays.
+        # A step of the grid takes precedence: only cells that have no direction came by a link. A
+        # step over a pole is one of the grid, and of these the least code counts.
+        direction = codes[tuple(heads.T)]
+        free = (direction == NO_DIRECTION) | ((edges < 0) & (direction > -edges))
+        order = np.flatnonzero(free & (own < NOBODY) & (before + 1 == own))
+        # Written in descending order, the least number of an edge is written last and stays; those
+        # of poles are negative.
         order = order[np.argsort(edges[order])[::-1]]
-        where = tuple(heads[order].T)
-        back[where], codes[where] = edges[order], BY_LINK
-        return back
+        where, edge = tuple(heads[order].T), edges[order]
+        back[where] = np.where(edge < 0, NO_LINK, edge)
+        codes[where] = np.where(edge < 0, -edge, BY_LINK)
 
 
 def source_labels(

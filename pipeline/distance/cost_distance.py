@@ -35,6 +35,7 @@ from orograph.distance.costs.terrain_cost import TerrainCost
 from orograph.distance.distance_and_allocation import DistanceAndAllocation
 from orograph.distance.eikonal.job import EIKONAL, eikonal_job
 from orograph.distance.links import BACK_LINK, check_unit_of_links, link_table, parse_links
+from orograph.distance.poles import over_poles
 from orograph.distance.problem import Distance
 from orograph.distance.strengths.growth import Growth
 from orograph.distance.strengths.runs import StrongSources
@@ -47,7 +48,7 @@ from orograph.run.options import RunOptions, RunSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, RasterLike
-from orograph.tiles.raster.wrap import wraps_of
+from orograph.tiles.raster.wrap import poles_of, wraps_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -204,7 +205,9 @@ def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) ->
     dtype = np.dtype(check_dtype("dtype", steps.dtype, asked.dtypes))
     connectivity = check_choice("connectivity", steps.connectivity, (4, 8, 16))
     wanted = check_outputs(asked.outputs, (variable, *OUTPUTS[1:]))
-    lengths = surface.lengths(steps.cell_size, wraps_of(first, asked.run.wrap))
+    wraps = wraps_of(first, asked.run.wrap)
+    poles = poles_of(first, steps.poles, wraps)
+    lengths = surface.lengths(steps.cell_size, wraps)
     if dtype.kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     sources, given = read_columns(sources, given, asked.argument)
@@ -253,12 +256,13 @@ def distance_job(surface: Surface, sources: SourcesLike, asked: DistanceSpec) ->
         length_scale=surface.length_scale,
         variable=variable,
     )
+    problem = over_poles(problem, rasters, poles)
     solved: Distance | DistanceAndAllocation | StrongSources
     if origin.strengths is None:
         solved = _with_allocation(problem, wanted, labels, named, origin.notes)
     else:
         solved = _of_strengths(problem, wanted, labels, named, origin)
-    return raster_job(solved, rasters, asked.run, notes=origin.notes)
+    return raster_job(solved, rasters, asked.run, notes=origin.notes, poles=poles)
 
 
 def _of_strengths(
@@ -278,7 +282,7 @@ def _of_strengths(
         problems.append(_with_allocation(own, needed, labels, named, origin.notes))
         growths.append(growth)
     table: Any = {}
-    if "back_direction" in wanted and problem.links is not None:
+    if "back_direction" in wanted and problem.links is not None and problem.links.of_graph:
         table = link_table(problem.links, next(iter(named.values())).georeference)
         wanted = *wanted, BACK_LINK.name
     return StrongSources(tuple(problems), tuple(growths), wanted, problem.known_attributes, table)

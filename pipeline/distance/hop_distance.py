@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.sources import PlaceOptions, SourcesLike, SourceSpec, parse_sources
 from orograph.distance.hops import Hops
+from orograph.distance.poles import over_poles
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
@@ -14,6 +15,7 @@ from orograph.tiles.arguments import check_choice, check_flag, check_integer, re
 from orograph.tiles.graph.graph import Graph, VerticesLike
 from orograph.tiles.raster.mask import MaskRaster, ValidRaster
 from orograph.tiles.raster.raster import Raster, RasterLike
+from orograph.tiles.raster.wrap import poles_of, wraps_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,6 +40,7 @@ def hop_distance(
     barriers: BarriersLike | None = None,
     connectivity: int = 8,
     max_hops: int | None = None,
+    poles: bool = False,
     predecessors: bool = False,
     **options: Unpack[HopOptions],
 ) -> Job[xr.Dataset]:
@@ -54,6 +57,8 @@ def hop_distance(
     connectivity
     max_hops : int, optional
         Cells at more steps stay unreached.
+    poles : bool
+        As for `cost_distance`.
     predecessors : bool
         For graphs only: also return the previous vertex on a shortest path; among several, the
         first in the order of the source.
@@ -89,7 +94,10 @@ def hop_distance(
         from orograph.graphs.hops import hops_job
 
         spec.refuse_of_rasters(
-            **given.changed(), barriers=barriers is not None, connectivity=connectivity != 8
+            **given.changed(),
+            barriers=barriers is not None,
+            connectivity=connectivity != 8,
+            poles=poles,
         )
         return hops_job(mask, cast("VerticesLike", sources), max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
@@ -115,4 +123,6 @@ def hop_distance(
         sources=cells,
         targets=targets,
     )
-    return raster_job(problem, rasters, spec, notes=origin.notes)
+    joined = poles_of(raster, poles, wraps_of(raster, spec.wrap))
+    problem = over_poles(problem, rasters, joined)
+    return raster_job(problem, rasters, spec, notes=origin.notes, poles=joined)

@@ -221,6 +221,13 @@ class TileLinks:
         return min(map(tuple, lost), default=None)
 
 
+def links_of_tile(links: Links | None, window: Window) -> TileLinks | None:
+    """Return the links with an end in a tile, or None if there are none."""
+    if links is None or not any(numbers.size for numbers in links.of_tile(window)):
+        return None
+    return TileLinks(links, window)
+
+
 def visit_with_links(
     tile: ResidentTile,
     own: TileLinks,
@@ -268,9 +275,10 @@ def _sums(tile: ResidentTile, tails: Integers, link_cost: Array) -> Array:
 def link_table(links: Links, place: Georeference) -> ResultTable:
     """Return the coordinates of the two ends of each link, one row for each edge."""
     ends = np.full((2, int(links.edge.max(initial=-1)) + 1, 2), np.nan)
+    made = links.edge >= 0  # of edges of the graph
     for side, cells in enumerate((links.tail, links.head)):
         points = coordinates_of(cells[:, 0], cells[:, 1], place)
         if links.points is not None:
             points = links.points[:, side]
-        ends[:, links.edge, side] = points.T
+        ends[:, links.edge[made], side] = points[made].T
     return {name: (("link", "end"), [values]) for name, values in zip(LINK_ENDS, ends, strict=True)}

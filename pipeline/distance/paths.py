@@ -29,7 +29,7 @@ from orograph.tiles.raster.points import PointsLike, coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.raster.snapping import SnapLike
 from orograph.tiles.raster.wrap import states_wrap, turn_of
-from orograph.tiles.vector.turns import turns_of, unwound
+from orograph.tiles.vector.turns import over_poles, turns_of, unwound
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -149,8 +149,9 @@ def least_cost_path(
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
         line = unwound(coordinates, turn)
-        if links:
-            line = _line(line, links)
+        over = over_poles(line, cells, directions.shape[1]) if any(reader.poles) else {}
+        if links or over:
+            line = line_of_path(line, links, over)
         source: Any = None
         if allocation is not None:
             source = allocation.read(Window(row, column, 1, 1))[0, 0].item()
@@ -242,10 +243,15 @@ def _down(dataset: xr.Dataset, points: PointsLike, given: dict[str, Any]) -> Lea
     return paths
 
 
-def _line(
-    centres: npt.NDArray[np.float64], links: Mapping[int, npt.NDArray[np.float64]]
+def line_of_path(
+    centres: npt.NDArray[np.float64],
+    links: Mapping[int, npt.NDArray[np.float64]],
+    over: Mapping[int, npt.NDArray[np.float64]],
 ) -> npt.NDArray[np.float64]:
-    """Return the points of a path: ends of links where it uses them, else centres of cells."""
+    """Return the points of a path: ends of links where it uses them, else centres of cells.
+
+    ``over`` are points by which it goes on to the next cell where no link leads there.
+    """
     points: list[npt.NDArray[np.float64]] = []
     for i, centre in enumerate(centres):
         # A cell between two links has the end of one and the beginning of the next: a single point
@@ -254,6 +260,8 @@ def _line(
         if i in links and not (here and (here[0] == links[i][0]).all()):
             here.append(links[i][0])
         points += here or [centre]
+        if i not in links:
+            points += list(over.get(i, ()))
     return np.stack(points)
 
 

@@ -25,7 +25,7 @@ from orograph.distance.costs.checks import (
     most_friction,
     most_height,
 )
-from orograph.distance.links import TileLinks, visit_with_links
+from orograph.distance.links import TileLinks, links_of_tile, visit_with_links
 from orograph.engines.frontier.field import bytes_held
 from orograph.engines.frontier.links import Links
 from orograph.engines.frontier.problem import FrontierProblem, solve_trial_tile
@@ -263,8 +263,7 @@ class Distance(FrontierProblem):
         how = {} if may_use_numba(self.backend) else {"keep_weights": self.keep_weights}
         tile = kernel("open_tile", self.backend)(surface, **how)
         tile.seed(rows, columns, costs)
-        links = None if self.links is None else TileLinks(self.links, place.window)
-        return State(place, tile, links)
+        return State(place, tile, links_of_tile(self.links, place.window))
 
     def surface(self, place: Place, cells: Sequence[Any], frame: Window) -> TileState:
         """Return a tile's costs in the backend's memory, with all distances unreached."""
@@ -541,9 +540,9 @@ class Distance(FrontierProblem):
         found = [(window.y + row, window.x + column) for row, column, _ in sorted(first)[:1]]
         if lost_link is not None and min(found, default=lost_link) >= lost_link[:2]:
             at = "at row {}, column {} it is more than".format(*lost_link)
+            by = "over the pole" if lost_link[2] < 0 else f"along the link of edge {lost_link[2]}"
             raise RefusedCell(
-                f"cost: {at} {self._most:g}, the most there is in {self.dtype}, along the link of "
-                f"edge {lost_link[2]}; {NEXT_STEP}",
+                f"cost: {at} {self._most:g}, the most there is in {self.dtype}, {by}; {NEXT_STEP}",
                 *lost_link[:2],
             )
         if not first:
@@ -582,6 +581,10 @@ class Distance(FrontierProblem):
             "cell_size": [dy, dx] if self.lengths.shape[1] == 1 else "geodesic",
             **({} if self.length_unit is None else {"length_unit": self.length_unit.name}),
             "dtype": str(self.dtype),
-            **({} if self.links is None else {"links": self.links.edge.size}),
+            **(
+                {"links": int((self.links.edge >= 0).sum())}
+                if self.links is not None and self.links.of_graph
+                else {}
+            ),
             **{name: int(count) for name, count in counts.items()},
         }

@@ -24,6 +24,7 @@ from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.wrap import NO_POLES, states_poles, touched_poles
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,6 +47,8 @@ class PathReader:
         self._side = directions.tile or READ_SIDE
         self.wraps = wraps
         """Whether paths go on from the last column to the first."""
+        self.poles = touched_poles(directions) if states_poles(directions) else NO_POLES
+        """Whether they go on over a pole from the first and from the last row."""
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
     def trace(
@@ -78,6 +81,8 @@ class PathReader:
                 row, column = outside[0] + window.y, outside[1] + window.x
                 if self.wraps:
                     column %= width
+                if (row < 0 and self.poles[0]) or (row >= height and self.poles[1]):
+                    row, column = y, (column + width // 2) % width
             if how == LOST or (row, column) in entered:
                 raise InputError(
                     f"result: back directions of point {number} lead nowhere at row {y}, column "

@@ -51,7 +51,7 @@ OF_GRIDS = ("tile", "shard")
 OF_PLANS = (*CHOICE, "wrap", *OF_GRIDS, "storage_options")  # options of a run that its plan has too
 INTERNAL = ("threads", "gpus")  # parameters of estimates that plans do not take
 OF_REQUESTS = ("memory_limit", "gpu_memory")  # what only a plan takes, beside ``workers``
-PLACED = ("barriers", "links")  # arguments that a shape alone has no place for
+PLACED = ("barriers", "links", "poles")  # arguments that a shape alone has no place for
 
 
 class OperationFacts(NamedTuple):
@@ -135,7 +135,7 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     subject, opened = given.pop(first), None
     if isinstance(subject, RasterSpec):
         for name in PLACED:
-            if given.get(name) is not None:
+            if given.get(name) is not None and given[name] is not False:
                 raise InputError(
                     f"{name}: a RasterSpec has no place for them; plan with the raster itself"
                 )
@@ -226,7 +226,8 @@ def plan_job(operation: str, job: Any, request: Request, first: Raster | None = 
             )
     ahead = AHEAD_BYTES * (isinstance(first, StoreRaster) and first.storage.etags)
     joins = job.spec.tile is None
-    grid = Grid(job.shape, dtypes[0], job.layout, request.workers, ahead, joins, wraps=job.wraps)
+    closed = {"wraps": job.wraps, "poles": job.poles}
+    grid = Grid(job.shape, dtypes[0], job.layout, request.workers, ahead, joins, **closed)
     compilations()  # says so, if a plan needs kernels
     plan = replace(plan_problem(problem, dtypes, grid, request), operation=operation)
     if not request.workers:  # its memory is that of all threads

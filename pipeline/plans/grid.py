@@ -109,6 +109,8 @@ class Grid:
     """GPUs that sweep over the grid; None: CPUs do."""
     wraps: bool = False
     """Whether the last column lies beside the first."""
+    poles: tuple[bool, bool] = (False, False)
+    """Whether cells of the first and of the last row are neighbours over a pole."""
     joined: int = 0
     """Level of the quadtree whose nodes GPUs take as tiles; 0: the tiles themselves."""
 
@@ -149,7 +151,7 @@ class Grid:
     @property
     def tree(self) -> Quadtree:
         """Quadtree over the tiles."""
-        return Quadtree(self.shape, self.tile, self.wraps)
+        return Quadtree(self.shape, self.tile, self.wraps, self.poles)
 
     @property
     def shards(self) -> int:

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.settings import setting
+from orograph.distance.paths import line_of_path
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
 from orograph.operations.operation import operation
-from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
+from orograph.reachability.pairs import EndSets, Query, connected_pairs, hops_on, search_all
 from orograph.reachability.search import SearchResult
 from orograph.results.paths import LeastCostPath
 from orograph.run.backends import choose_backend
@@ -48,11 +49,11 @@ from orograph.tiles.raster.snapping import (
     parse_snap,
     snap_to_valid,
 )
-from orograph.tiles.raster.wrap import turn_of
+from orograph.tiles.raster.wrap import poles_of, turn_of
 from orograph.tiles.store.create import Layout
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
-from orograph.tiles.vector.turns import Turn, unwound
+from orograph.tiles.vector.turns import Turn, over_poles, unwound
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -126,6 +127,7 @@ def is_connected(
     hops: bool = True,
     path: bool = True,
     snap: SnapLike = False,
+    poles: bool = False,
     **options: Unpack[SearchOptions],
 ) -> Job[Reach]:
     """Return whether cells are connected, and a shortest path and its number of steps.
@@ -149,6 +151,8 @@ def is_connected(
     snap : bool, int or str
         Move points that are not on passable cells to the nearest passable cell: True within 10
         cells, or within a number of cells, or within a length such as ``"300 m"``.
+    poles : bool
+        As for `cost_distance`.
     **options
 
     Returns
@@ -181,7 +185,7 @@ def is_connected(
     Among the shortest paths the same one is always chosen, whatever the tiling and the number of
     workers: the path through the first cell, row by row from the north-west, of those midway
     (``hops // 2`` steps from ``s``). From that cell to both ends, each step goes to the first
-    neighbour that is one step nearer, east first, then clockwise.
+    neighbour that is one step nearer, east first, then clockwise; over a pole only if none is.
 
     References
     ----------
@@ -202,7 +206,7 @@ def is_connected(
     hops, path = check_flag("hops", hops), check_flag("path", path)
     spec = RunSpec(**options)
     if isinstance(mask, Graph):
-        spec.refuse_of_rasters(snap=bool(snap), connectivity=connectivity != 8)
+        spec.refuse_of_rasters(snap=bool(snap), connectivity=connectivity != 8, poles=poles)
         ends_of_graph = cast("VerticesLike", s), cast("VerticesLike", t)
         return _graph_job(mask, *ends_of_graph, hops, path, spec)
     raster = spec.open(mask, "mask")
@@ -213,9 +217,20 @@ def is_connected(
     ends, moved = _ends(raster, cast("PointsLike", s), cast("PointsLike", t), snap)
     layout = layout_of(raster, spec)
     wanted = hops, hops and path
+    wraps = goes_around(raster, spec, layout.tile)
+    joined = poles_of(raster, poles, wraps)
+    links = hops_on(MaskRaster(raster), connectivity, joined).links
 
     def make_engine(rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
-        query = Query(MaskRaster(rasters[0]), ends, connectivity, *wanted, context, backend=backend)
+        query = Query(
+            MaskRaster(rasters[0]),
+            ends,
+            connectivity,
+            *wanted,
+            context,
+            backend=backend,
+            links=links,
+        )
         turn = turn_of(raster) if context.quadtree.wraps else None
         return _PairSearch(query, raster.georeference, moved, turn)
 
@@ -224,8 +239,8 @@ def is_connected(
 
     of_grid = (raster,), raster.shape, layout, chosen
     searches = "is-connected", make_engine, result
-    wraps = goes_around(raster, spec, layout.tile)
-    return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False, wraps=wraps)
+    closed: dict[str, Any] = {"wraps": wraps, "poles": joined}
+    return UnstoredJob(*of_grid, *searches, spec=spec, reads_all=False, **closed)
 
 
 def _graph_job(
@@ -306,6 +321,9 @@ class _PairSearch(Engine):
                 rows, columns = message.cells.T
                 coordinates = coordinates_of(rows, columns, self.georeference)
                 line = unwound(coordinates, self.turn)
+                if query.links is not None:
+                    over = over_poles(line, message.cells, query.mask.shape[1])
+                    line = line_of_path(line, {}, over)
                 crs, steps = self.georeference.map_crs, float(message.hops)
                 paths[pair] = LeastCostPath(
                     message.cells, coordinates, steps, crs, line, turn=self.turn

@@ -19,6 +19,8 @@ from orograph.components.components import (
     numbers,
 )
 from orograph.distance.hops import Hops
+from orograph.distance.poles import over_poles
+from orograph.engines.frontier.links import Links
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.engines.tile_states import forget
@@ -33,6 +35,7 @@ from orograph.tiles.arrays import Array
 from orograph.tiles.grid.orientation import NORTH_UP
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.wrap import NO_POLES
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -94,6 +97,8 @@ class Query:
     context: RunContext
     backend: str = field(default="numba", kw_only=True)
     """Backend that relaxes the tiles: ``"numba"`` or ``"cuda"``."""
+    links: Links | None = field(default=None, kw_only=True)
+    """Steps over the poles; None without them."""
 
     def tasks(self, pair: int) -> BidirectionalTasks:
         """Return the data that tasks of the search for one pair share, with its own checkpoints."""
@@ -101,7 +106,9 @@ class Query:
             self._hops_from(self.ends.cells[self.ends.places(pair, side)]) for side in (0, 1)
         )
         context = self.context.part(f"pair-{pair}")
-        problem = EndPair((first, second), self.mask.georeference.orientation)
+        problem = EndPair(
+            (first, second), self.mask.georeference.orientation, context.quadtree.poles
+        )
         return BidirectionalTasks(problem, (self.mask_of(pair),), context)
 
     def mask_of(self, pair: int) -> MaskRaster:
@@ -111,9 +118,8 @@ class Query:
     def _hops_from(self, cells: Cells) -> Hops:
         count = len(cells)
         end = Sources(cells[:, 0], cells[:, 1], np.zeros(count), np.ones(count, np.int64))
-        nodata = {"friction": self.mask.nodata}
-        shape, backend = self.context.quadtree.shape, self.backend
-        return Hops.on_mask(shape, nodata, self.connectivity, sources=end, backend=backend)
+        hops = hops_on(self.mask, self.connectivity)
+        return replace(hops, sources=end, backend=self.backend, links=self.links)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
         """Search for some pairs, one after the other, and return their results."""
@@ -128,6 +134,12 @@ class Query:
         finally:
             forget(run.context.token)
             run.context.checkpoints.clear()
+
+
+def hops_on(mask: MaskRaster, connectivity: int, poles: tuple[bool, bool] = NO_POLES) -> Hops:
+    """Return the problem of hops on a mask, over ``poles`` too; it has no sources."""
+    hops = Hops.on_mask(mask.shape, {"friction": mask.nodata}, connectivity)
+    return over_poles(hops, (mask,), poles)
 
 
 def search_pairs(handle: Handle, pairs: Sequence[int], share: int) -> Any:

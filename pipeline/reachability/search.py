@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.distance.hops import PER_HOP
+from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.protocol import Border
 from orograph.reachability.tile import (
     BidirectionalTasks,
@@ -73,6 +74,10 @@ class Search:
         # tiles that have not converged: for each end the hops at which something can improve them
         self._keys: dict[Tile, list[float]] = {}
         self._borders: dict[Tile, tuple[Border, Border]] = {}
+        self._links = [
+            None if field.links is None else LinkBoard(field.links, field.link_blank, self._tile)
+            for field in run.problem.hops
+        ]
         self._reached: dict[Tile, list[int]] = {}
         self._midway: dict[Tile, tuple[float, int]] = {}
         self._settled = [0, 0]
@@ -170,6 +175,10 @@ class Search:
                 if visit.border[k] is not None:
                     borders[end][k] = visit.border[k]
                 self._lower(self._beside(tile, step), end, visit.outward[k] / PER_HOP)
+            board = self._links[end]
+            if board is not None and visit.links is not None:
+                for other, key in board.take(tile, visit.links).items():
+                    self._lower(other, end, key / PER_HOP)
         self._midway[tile] = met.least, met.midway
         self._least = min(self._least, met.least)
         return new, settled
@@ -188,7 +197,10 @@ class Search:
             [borders[end][OPPOSITE[k]] for k, borders in enumerate(around)] for end in (0, 1)
         )
         sent = self._borders.get(tile, nothing)
-        return VisitRequest(tile, (first, second), sent, (levels[0], levels[1]), trace)
+        one, other = (None if board is None else board.border(tile) for board in self._links)
+        return VisitRequest(
+            tile, (first, second), sent, (levels[0], levels[1]), (one, other), trace
+        )
 
     def _trace(self, length: int) -> Array:
         """Return the cells of the path, from the first end to the second."""

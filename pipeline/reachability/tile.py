@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from orograph.distance.hops import PER_HOP, Hops
+from orograph.distance.links import TileLinks, visit_with_links
+from orograph.engines.frontier.links import LinkBorder
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.engines.tile_states import Tile, TileDefaults, TileStates
 from orograph.kernels.backends import get_backend
@@ -30,6 +32,7 @@ from orograph.tiles.grid.orientation import NORTH_UP, Orientation
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.wrap import NO_POLES
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class VisitRequest:
     sent: tuple[Border, Border]
     levels: tuple[float, float]
     """Numbers of hops up to which the fields of the two ends are computed."""
+    links: tuple[LinkBorder | None, LinkBorder | None] = (None, None)
+    """Last values sent along the tile's steps over a pole, for each end."""
     trace: Trace | None = None
 
 
@@ -74,6 +79,8 @@ class PairState:
 
     place: Place
     fields: tuple[ResidentTile, ResidentTile]
+    links: tuple[TileLinks | None, TileLinks | None]
+    """Steps over a pole, each with what it keeps of the field."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ class EndPair(TileDefaults):
     hops: tuple[Hops, Hops]
     orientation: Orientation = NORTH_UP
     """Orientation of the grid, by which ties are broken."""
+    poles: tuple[bool, bool] = NO_POLES
+    """Whether cells of the first and of the last row are neighbours over a pole."""
 
     @property
     def backend(self) -> str:
@@ -101,17 +110,14 @@ class EndPair(TileDefaults):
         dist, keys, fresh = (a.copy() for a in (surface.dist, surface.keys, surface.fresh))
         surfaces = surface, replace(surface, dist=dist, keys=keys, fresh=fresh)
         first, second = (
-            problem.open_on(own, place, cells, frame).tile
+            problem.open_on(own, place, cells, frame)
             for problem, own in zip(self.hops, surfaces, strict=True)
         )
-        return PairState(place, (first, second))
+        return PairState(place, (first.tile, second.tile), (first.links, second.links))
 
     def visit(self, state: PairState, request: VisitRequest) -> BidirectionalVisit:
         """Relax hops from both ends up to given levels; return what changed and the least sum."""
-        first, second = (
-            Visit(*field.exchange(request.halo[end], request.sent[end], PER_HOP * level))
-            for end, (field, level) in enumerate(zip(state.fields, request.levels, strict=True))
-        )
+        first, second = (self._relax(state, request, end) for end in (0, 1))
         if request.trace is not None:
             cells, ahead = self._walk(state, request.trace)
             return BidirectionalVisit((first, second), math.inf, -1, cells, ahead)
@@ -119,6 +125,15 @@ class EndPair(TileDefaults):
         if first.reached and second.reached:
             least, midway = self._meet(state)
         return BidirectionalVisit((first, second), least, midway)
+
+    def _relax(self, state: PairState, request: VisitRequest, end: int) -> Visit:
+        """Relax the hops from one end; return what changed."""
+        tile, links, border = state.fields[end], state.links[end], request.links[end]
+        to = request.halo[end], request.sent[end], PER_HOP * request.levels[end]
+        if links is None or border is None:
+            return Visit(*tile.exchange(*to))
+        changed, news = visit_with_links(tile, links, border, *to)
+        return Visit(*changed, links=news)
 
     def _meet(self, state: PairState) -> tuple[float, int]:
         """Return the length of the shortest path through the tile, and its middle cell."""
@@ -157,6 +172,10 @@ class EndPair(TileDefaults):
         # The walk has stopped though it is not at an end, which has distance 0. (``dist`` has a
         # halo of one cell.)
         if dist[y + 1, x + 1]:
+            height, width = state.place.grid
+            for row, joined in zip((0, height - 1), self.poles, strict=True):
+                if joined and y + window.y == row:
+                    return cells + corner, (row, (x + window.x + width // 2) % width)
             raise RunError(
                 f"is-connected: no cell around row {y + window.y}, column {x + window.x} is a hop "
                 "nearer; this is a fault of orograph, please report it"

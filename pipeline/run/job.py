@@ -27,7 +27,15 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.nodata import fill_value_in_xarray
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
-from orograph.tiles.raster.wrap import WRAPS, states_wrap, turn_of, warn_of_globe, wraps_of
+from orograph.tiles.raster.wrap import (
+    NO_POLES,
+    POLES,
+    WRAPS,
+    states_wrap,
+    turn_of,
+    warn_of_globe,
+    wraps_of,
+)
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, begin_store
 from orograph.tiles.store.dataset import open as open_dataset
@@ -59,6 +67,9 @@ class Job(ABC, Generic[T]):
     wraps: bool = field(default=False, kw_only=True)
     """Whether the last column of the grid lies beside its first."""
 
+    poles: tuple[bool, bool] = field(default=NO_POLES, kw_only=True)
+    """Whether cells of the first and of the last row are neighbours over a pole."""
+
     cut_at_seam: bool = field(default=False, kw_only=True)
     """Whether the run ends at the seam of a grid that wraps, and the result is joined there."""
 
@@ -67,6 +78,11 @@ class Job(ABC, Generic[T]):
 
     tells_whole: ClassVar[bool] = False
     """Whether the metadata of the empty result tell whether all of it is there."""
+
+    @property
+    def around(self) -> dict[str, str]:
+        """Attributes that tell how the grid closes upon itself."""
+        return {**(WRAPS if self.wraps else {}), **(POLES if any(self.poles) else {})}
 
     @property
     def is_layer(self) -> bool:
@@ -292,10 +308,9 @@ class RasterJob(DatasetJob):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Output rasters of the problem: names, dtypes and attributes."""
-        around = WRAPS if self.wraps else {}
         units = {name: {"units": unit} for name, unit in self.units.items()}
         return tuple(
-            replace(v, attrs={**v.attrs, **units.get(v.name, {}), **around})
+            replace(v, attrs={**v.attrs, **units.get(v.name, {}), **self.around})
             for v in self.problem.outputs
         )
 
@@ -346,8 +361,8 @@ class RasterJob(DatasetJob):
         """The CF conventions, the CRS for a table, and notes; input attributes are not copied."""
         crs = self.rasters[0].georeference.crs_wkt
         of_table = {} if self.coordinates is None or crs is None else {"crs_wkt": crs}
-        around = {**WRAPS, "turn": list(turn_of(self.rasters[0]))} if self.wraps else {}
-        return {"Conventions": "CF-1.10", **of_table, **around, **self.notes}
+        turn = {"turn": list(turn_of(self.rasters[0]))} if self.wraps else {}
+        return {"Conventions": "CF-1.10", **of_table, **self.around, **turn, **self.notes}
 
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Build a dataset of the output arrays and the table, with coordinates set."""
@@ -362,7 +377,7 @@ class RasterJob(DatasetJob):
         return {
             **self.problem.identity(),
             **({"notes": dict(self.notes)} if self.notes else {}),
-            **(WRAPS if self.wraps else {}),
+            **self.around,
             "input": [
                 version.fingerprint if version else raster.fingerprint()
                 for raster, version in zip(self.rasters, self.first_versions, strict=True)
@@ -397,6 +412,7 @@ def raster_job(
     *,
     notes: Mapping[str, Any] | None = None,
     units: Mapping[str, str] | None = None,
+    poles: tuple[bool, bool] = NO_POLES,
 ) -> RasterJob:
     """Return the job of a problem on rasters.
 
@@ -414,6 +430,8 @@ def raster_job(
         Attributes of the result beside those of the problem and the run, in JSON types.
     units
         Those of output rasters and columns that the problem does not know, such as `units_of`.
+    poles
+        Whether cells of the first and of the last row are neighbours over a pole.
 
     Raises
     ------
@@ -434,6 +452,7 @@ def raster_job(
         units or {},
         spec=spec,
         wraps=problem.may_wrap and goes_around(rasters[0], spec, layout.tile, problem.least_tile),
+        poles=poles,
     )
 
 

@@ -78,7 +78,7 @@ class MemorySession(Session[T]):
 
     def __init__(self, job: Job[T], name: str, record: Record) -> None:
         super().__init__(job, name, record)
-        tree = Quadtree(job.shape, job.layout.tile, job.wraps)
+        tree = Quadtree(job.shape, job.layout.tile, job.wraps, job.poles)
         gpus, record.gpu_memory = gpus_of(job.backend, None)
         self.sink = job.sink()
         context = RunContext(
@@ -348,7 +348,7 @@ class StoredSession(Session[T]):
         job, client, space, backend = self.job, self.client, self.space, self._backend
         gpus, self.record.gpu_memory = gpus_of(backend, client)
         context = RunContext(
-            Quadtree(job.shape, job.layout.tile, job.wraps),
+            Quadtree(job.shape, job.layout.tile, job.wraps, job.poles),
             shard_level(job.layout),
             checkpoints,
             sink,

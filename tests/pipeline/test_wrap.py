@@ -17,6 +17,7 @@ import shapely
 import xarray as xr
 from cuda_on_cpu.emulator import Emulator
 from distributed import Client
+from pyproj import Geod
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components, dijkstra
 from terrain_cases import fractal
@@ -39,6 +40,7 @@ STEPS = {
 """Steps (rows, columns) of TauDEM's codes."""
 FORWARD = ((0, 1), (1, -1), (1, 0), (1, 1))
 """Steps of the edges of a forest, by bit."""
+ALL = ("cost", "back_direction", "allocation")
 FEW, MANY = range(4), range(4, 40)
 SEEDS = [*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in MANY)]
 
@@ -662,13 +664,18 @@ def test_a_gpu_finds_the_same(seed: int, emulated_gpu: Emulator) -> None:
         xr.testing.assert_identical(found, solve(backend="numba", **options))
 
 
-@pytest.mark.parametrize("operation", ["cost", "flow"])
+@pytest.mark.parametrize("operation", ["cost", "flow", "poles"])
 def test_a_killed_worker_is_made_up_for(operation: str, gate: Gate, tmp_path: Path) -> None:
     heights = 1 + fractal(90)[:70] / 100
     calls: dict[str, Callable[..., xr.Dataset]] = {
         "cost": lambda given, **o: call(og.cost_distance, given, [(3, 3)], wrap=True, **o),
         "flow": lambda given, **o: call(og.flow_direction, given, wrap=True, **o),
+        "poles": lambda given, **o: call(
+            *(og.cost_distance, given, [(3, 80)]), outputs=ALL, wrap=True, poles=True, **o
+        ),
     }
+    if operation == "poles":
+        heights = polar(heights)
     cut, out = {"tile": TILE, "shard": SHARD}, tmp_path / "out.zarr"
     expected = calls[operation](heights, **cut)
     og.ingest(heights, tmp_path / "heights.zarr", **cut)
@@ -683,3 +690,294 @@ def test_a_killed_worker_is_made_up_for(operation: str, gate: Gate, tmp_path: Pa
         found = run.result(timeout=120)
     for name in expected.data_vars:
         np.testing.assert_array_equal(found[name].values, expected[name].values)
+
+
+def polar(values: np.ndarray[Any, Any], ends: str = "NS") -> xr.DataArray:
+    """Return values on a global grid whose first row is at the first end, its last at the second.
+
+    An end is a pole, by its letter, or else at a latitude of 60 degrees.
+    """
+    latitudes = {"N": 90, "S": -90, "n": 60, "s": -60}
+    (first, last), (height, width) = (latitudes[end] for end in ends), values.shape
+    lat = first + (last - first) * (np.arange(height) + 0.5) / height
+    lon = -180 + 360 * (np.arange(width) + 0.5) / width
+    raster = xr.DataArray(values, {"lat": lat, "lon": lon}, ("lat", "lon"), "values")
+    return raster.rio.write_crs("EPSG:4326")
+
+
+def edges_over_poles(shape: tuple[int, int], ends: str) -> Iterator[tuple[int, int, int]]:
+    """Yield both ends, row-major, and the code of each edge over a pole that a grid touches."""
+    height, width = shape
+    for row, end in zip((0, height - 1), ends, strict=True):
+        if end in "NS":
+            for column in range(width // 2):
+                cell = row * width + column
+                yield cell, cell + width // 2, 7 if end == "N" else 3
+
+
+class PolarCase(Case):
+    """A random grid that touches one pole, or both, in either order of rows."""
+
+    def __init__(self, seed: int, widest_step: int = 1) -> None:
+        super().__init__(seed, widest_step)
+        self.shape = max(self.shape[0], 2), self.shape[1] + self.shape[1] % 2
+        if (self.shape[1] % self.tile or self.tile) < widest_step:
+            self.tile = widest_step
+        self.ends = ("NS", "SN", "Ns", "nS", "sN")[seed % 5]
+        self.options["tile"], self.options["poles"] = self.tile, True
+
+
+@pytest.mark.parametrize("connectivity", [4, 8, 16])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_costs_and_paths_over_poles_are_those_of_an_explicit_graph(
+    seed: int, connectivity: int
+) -> None:
+    case = PolarCase(seed, 2 if connectivity == 16 else 1)
+    friction = 0.1 + case.random.random(case.shape)
+    if seed % 2:
+        friction = np.ceil(3 * friction)  # ties
+    friction[case.random.random(case.shape) < 0.2] = np.nan
+    friction.flat[0] = 1
+    y, x = case.cell(np.isfinite(friction))
+    raster, flat, width = polar(friction, case.ends), friction.ravel(), case.shape[1]
+    at = [(float(raster.lon[x]), float(raster.lat[y]))]
+    given: dict[str, Any] = {"connectivity": connectivity, "cell_size": 1, **case.options}
+    result = og.cost_distance(raster, at, outputs=ALL, **given)
+    least, codes = step_costs(friction, connectivity), {}
+    for a, b, code in edges_over_poles(case.shape, case.ends):
+        cost = (flat[a] + flat[b]) / 2
+        if np.isfinite(cost):
+            least[a, b] = min(least.get((a, b), np.inf), cost)
+            codes[a, b] = codes[b, a] = code
+    ends = np.array(list(least), int).reshape(-1, 2).T
+    graph = coo_matrix((list(least.values()), tuple(ends)), (friction.size, friction.size))
+    expected = dijkstra(graph.tocsr(), directed=False, indices=y * width + x)
+    expected = np.where(np.isinf(expected), np.nan, expected).reshape(case.shape)
+    cost = result["cost"].values
+    np.testing.assert_allclose(cost, expected, 1e-12)
+    whole = og.cost_distance(raster, at, outputs=ALL, **given | {"tile": 64})
+    xr.testing.assert_identical(result, whole)
+    # upside down, all is the same upside down
+    turned = og.cost_distance(raster[::-1], at, outputs=ALL, **given)
+    for name in ALL[:2]:
+        np.testing.assert_array_equal(turned[name].values[::-1], result[name].values)
+    source = [(float(raster.lon[(x + case.roll) % width]), at[0][1])]
+    rolled = polar(case.rolled(friction), case.ends)
+    rolled = og.cost_distance(rolled, source, **given)["cost"].values
+    np.testing.assert_array_equal(rolled, case.rolled(cost))
+    back = result["back_direction"].values.ravel()
+    reached = np.argwhere(np.isfinite(cost))
+    places = [(float(raster.lon[j]), float(raster.lat[i])) for i, j in reached]
+    for path in og.least_cost_path(result, places):
+        steps = list(itertools.pairwise((path.cells @ [width, 1]).tolist()))
+        assert sum(least[min(s), max(s)] for s in steps) == pytest.approx(path.cost, rel=1e-12)
+        over = [s for s in steps if s in codes and back[s[0]] == codes[s]]
+        # to the pole, along it to the other meridian, and away
+        assert np.count_nonzero(np.abs(path.line[:, 1]) == 90) == 2 * len(over)
+        assert path.cells[-1].tolist() == [y, x]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hops_and_ways_over_poles_are_those_of_an_explicit_graph(seed: int) -> None:
+    case = PolarCase(seed)
+    mask = case.random.random(case.shape) < 0.7
+    mask.flat[:2] = True
+    y, x = case.cell(mask)
+    raster, flat, width = polar(mask, case.ends), mask.ravel(), case.shape[1]
+    every = itertools.chain(
+        edges(case.shape, case.connectivity), edges_over_poles(case.shape, case.ends)
+    )
+    joined = {(min(a, b), max(a, b)) for a, b, _ in every if flat[a] and flat[b]}
+    a, b = np.array(list(joined), int).reshape(-1, 2).T
+    graph = coo_matrix((np.ones(a.size), (a, b)), (mask.size, mask.size)).tocsr()
+    hops = dijkstra(graph, directed=False, indices=y * width + x, unweighted=True)
+    hops = np.where(np.isinf(hops), -1, hops).reshape(case.shape)
+    given: dict[str, Any] = {"connectivity": case.connectivity, **case.options}
+    at = (float(raster.lon[x]), float(raster.lat[y]))
+    found = og.hop_distance(raster, [at], **given)["hops"].values
+    np.testing.assert_array_equal(found, np.where(mask, hops, -1))
+    others = np.argwhere(mask)[:: max(int(mask.sum()) // 5, 1)].tolist()
+    for some in (others[-1:], others):
+        ends = [(float(raster.lon[j]), float(raster.lat[i])) for i, j in some]
+        reach = og.is_connected(raster, at, ends, **given)
+        whole = og.is_connected(raster, at, ends, **given | {"tile": 64})
+        assert reach.hops is not None
+        assert reach.paths is not None
+        assert whole.paths is not None
+        assert reach.hops.tolist() == [hops[row, column] for row, column in some]
+        for path, same in zip(reach.paths, whole.paths, strict=True):
+            assert path == same
+            if path is not None:
+                steps = itertools.pairwise((path.cells @ [width, 1]).tolist())
+                assert all((min(s), max(s)) in joined for s in steps)
+
+
+@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_components_over_poles_are_those_of_an_explicit_graph(seed: int, least: int) -> None:
+    case = PolarCase(seed)
+    classes = case.random.integers(0, 3, case.shape)
+    flat = classes.ravel()
+    every = itertools.chain(
+        edges(case.shape, case.connectivity), edges_over_poles(case.shape, case.ends)
+    )
+    same = [(a, b) for a, b, _ in every if flat[a] == flat[b] != 0]
+    a, b = np.array(same, int).reshape(-1, 2).T
+    _, found = connected_components(coo_matrix((np.ones(a.size), (a, b)), (flat.size, flat.size)))
+    sizes = np.bincount(found)
+    kept = (flat != 0) & (sizes[found] >= least)
+    number: dict[int, int] = {}
+    expected = [number.setdefault(n, len(number) + 1) if k else 0 for n, k in zip(found, kept)]
+    table = ("labels", "component_size")
+    result = og.connected_components(
+        polar(classes, case.ends),
+        connectivity=case.connectivity,
+        min_size=least,
+        outputs=table,
+        **case.options,
+    )
+    np.testing.assert_array_equal(result["labels"].values.ravel(), expected)
+    counted = np.bincount(expected, minlength=len(number) + 1)[1:]
+    np.testing.assert_array_equal(result["component_size"].values, counted)
+
+
+@pytest.mark.parametrize("ends", ["NS", "SN"])
+def test_a_step_over_a_pole_is_twice_as_long_as_to_the_pole(ends: str) -> None:
+    raster = polar(np.ones((18, 36)), ends)
+    cost = og.cost_distance(raster, [(5, 85)], wrap=True, poles=True)["cost"]
+    to_the_pole = Geod(ellps="WGS84").inv(5, 85, 5, 90)[2]
+    assert float(cost.sel(lon=-175, lat=85)) == pytest.approx(2 * to_the_pole, rel=1e-12)
+    # a model that depends on direction counts it up or down
+    hill = raster.copy()
+    hill.loc[{"lon": -175, "lat": 85}] = 50_000
+    up, down = (
+        og.walking_time(hill, [(5, 85)], wrap=True, poles=True, travel=travel)["time"]
+        for travel in ("from", "to")
+    )
+    assert up.sel(lon=-175, lat=85) > down.sel(lon=-175, lat=85)
+
+
+def test_steps_over_poles_go_with_links_barriers_and_strengths() -> None:
+    raster = polar(np.ones((6, 12)))
+    first, last = 3, 5 * 12 + 4
+    bridge = og.read_graph(coo_matrix(([0.5], ([first], [last])), (72, 72)), directed=False)
+    at = [(float(raster.lon[9]), float(raster.lat[0]))]
+    wall = (raster * 0).astype("u1")
+    wall[0, [8, 10]] = 1
+    wall[1] = 1
+    given: dict[str, Any] = {"wrap": True, "poles": True, "cell_size": 1, "barriers": wall}
+    ways = ("cost", "back_direction")
+    found = og.cost_distance(raster, at, links=bridge, outputs=ways, tile=4, **given)
+    # over the pole, 1, and along the bridge
+    assert found["cost"].values[5, 4] == 1.5
+    assert found["back_direction"].values[0, 3] == 7
+    assert found["back_direction"].values[5, 4] == 17
+    assert found["back_link"].values[5, 4] == 0
+    assert (found["back_link"].values[0] == -1).all()
+    assert found.attrs["links"] == 2
+    (path,) = og.least_cost_path(found, [(float(raster.lon[4]), float(raster.lat[5]))])
+    assert path.cells.tolist() == [[5, 4], [0, 3], [0, 9]]
+    assert np.count_nonzero(path.line[:, 1] == 90) == 2
+    strong = og.cost_distance(
+        raster, at, outputs=ALL, tile=4, source_cost={"multiplier": 2.0}, **given
+    )
+    assert strong["cost"].values[0, 3] == 2
+    assert "back_link" not in strong
+
+
+@pytest.mark.parametrize("kind", [".zarr", ".nc", ".tif"])
+def test_files_keep_that_paths_lead_over_poles(kind: str, tmp_path: Path) -> None:
+    raster = polar(1 + np.random.default_rng(3).random((18, 36)))
+    options: dict[str, Any] = {"wrap": True, "poles": True, "outputs": ("cost", "back_direction")}
+    expected = og.cost_distance(raster, [(5, 85)], **options)
+    there = [(-175, 75)]
+    if kind == ".tif":
+        paths = []
+        for name in options["outputs"]:
+            flat = expected[name].rename(lat="y", lon="x")
+            flat.rio.to_raster(tmp_path / f"{name}{kind}")
+            paths.append(tmp_path / f"{name}{kind}")
+        kept: Any = paths
+    else:
+        og.cost_distance(raster, [(5, 85)], out=tmp_path / f"cost{kind}", **options)
+        kept = tmp_path / f"cost{kind}"
+    assert og.least_cost_path(kept, there) == og.least_cost_path(expected, there)
+    # in a part that ends before the pole nothing leads over it
+    part = expected.isel(lat=slice(1, None))
+    with pytest.raises(og.InputError, match="it is a part of a result"):
+        og.least_cost_path(part, there)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: og.hop_distance(polar(np.ones((4, 8))), [(0, 0)], poles=True), "pass wrap=True"),
+        (
+            lambda: og.connected_components(polar(np.ones((4, 9))), wrap=True, poles=True),
+            "9 columns",
+        ),
+        (
+            lambda: og.hop_distance(polar(np.ones((4, 8)), "ns"), [(0, 0)], wrap=True, poles=True),
+            "lat goes from 45 to -45 in 4 rows",
+        ),
+        (lambda: og.connected_components(np.ones((4, 8)), wrap=True, poles=True), "no latitudes"),
+        (
+            lambda: og.connected_components(
+                polar(np.ones((5, 8))).assign_coords(lat=np.linspace(90, -90, 5)),
+                wrap=True,
+                poles=True,
+            ),
+            "lat goes from 90 to -90",
+        ),
+        (
+            lambda: og.cost_distance(
+                *(polar(np.ones((4, 8))), [(0, 0)]), cost="eikonal", poles=True, wrap=True
+            ),
+            "poles: True with cost='eik",
+        ),
+        (
+            lambda: og.connected_components.plan(
+                og.RasterSpec((4, 8), "u1"), wrap=True, poles=True
+            ),
+            "poles: a RasterSpec",
+        ),
+    ],
+)
+def test_poles_that_cannot_be_joined_are_refused(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(og.InputError, match=said):
+        call()
+
+
+def test_operations_without_poles_refuse_them_by_name() -> None:
+    for operation in (og.fill_depressions, og.flow_direction, og.minimum_spanning_forest):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'poles'"):
+            call(operation, polar(np.ones((4, 8))), wrap=True, poles=True)
+
+
+def test_a_plan_takes_poles() -> None:
+    raster = polar(np.ones((40, 90)))
+    flat, joined = (
+        og.connected_components.plan(raster, wrap=True, poles=poles, tile=10)
+        for poles in (False, True)
+    )
+    assert joined.tiles == flat.tiles
+    assert joined.memory_per_worker >= flat.memory_per_worker
+    assert og.cost_distance.plan(raster, wrap=True, poles=True).tasks > 0
+    assert og.is_connected.plan(raster, wrap=True, poles=True).tiles > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_gpu_finds_the_same_over_poles(seed: int, emulated_gpu: Emulator) -> None:
+    case = PolarCase(seed)
+    raster = polar(1 + case.random.random(case.shape), case.ends)
+    at = [(float(raster.lon[1]), float(raster.lat[0]))]
+    calls: tuple[Callable[..., xr.Dataset], ...] = (
+        lambda **o: og.cost_distance(raster, at, outputs=ALL, **o),
+        lambda **o: og.hop_distance(raster > 1.3, at, snap=20, **o),
+        lambda **o: og.connected_components(raster > 1.5, **o),
+    )
+    for solve in calls:
+        launched = emulated_gpu.launches
+        found = solve(backend="cuda", **case.options)
+        assert emulated_gpu.launches > launched
+        xr.testing.assert_identical(found, solve(backend="numba", **case.options))

@@ -16,7 +16,7 @@ from orograph.tiles.arrays import Indices
 from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.window import Window
 
-EAST, SOUTH_WEST, SOUTH, SOUTH_EAST = 0, 1, 2, 3
+EAST, SOUTH_WEST, SOUTH, SOUTH_EAST, OVER_POLE = 0, 1, 2, 3, 4
 DIRECTION_STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 
 
@@ -180,7 +180,8 @@ class Joined(NamedTuple):
     b: Indices
     """Index in ``cells`` of the second end of each edge between children."""
     direction: npt.NDArray[np.uint8]
-    """Direction of each edge, from its first end to its second; see `seam_edges`."""
+    """Direction of each edge, from its first end to its second; see `seam_edges`. 4: over a
+    pole."""
 
 
 def join(
@@ -208,6 +209,13 @@ def join(
     first, second, direction = seam_edges(
         *window.shape, split_of(children), connectivity, wraps=place.wraps, closes=closes
     )
+    # Edges over a pole join the two halves of a row.
+    half = np.arange(window.width // 2, dtype=np.int64)
+    for row, joins in zip((0, window.height - 1), place.poles, strict=True):
+        if joins:
+            first = np.concatenate([first, row * window.width + half])
+            second = np.concatenate([second, row * window.width + half + half.size])
+            direction = np.concatenate([direction, np.full(half.size, OVER_POLE, np.uint8)])
     # Ends of edges between children, and border cells of the node, are border cells of a child, so
     # all are in `cells`, which is ascending.
     border, a, b = (

@@ -91,6 +91,17 @@ def step_lengths(
     return _geodesic(place, place.y, size[0], 360 / shape[1] if wraps else size[1])
 
 
+def length_over_pole(place: Georeference, row: int) -> float:
+    """Return the length of a step from a row over the pole that it touches, in metres.
+
+    Twice the geodesic from the centre of the row to the pole.
+    """
+    assert place.crs_wkt is not None
+    assert place.y is not None
+    globe = ellipsoid_of(parse_wkt(place.crs_wkt))
+    return 2 * float(globe.inv(0.0, abs(float(place.y[row])), 0.0, 90.0)[2])
+
+
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
     kinds = (dx, dy, math.hypot(dx, dy), math.hypot(dx, 2 * dy), math.hypot(2 * dx, dy))
     return np.array(kinds, np.float64)[:, None]

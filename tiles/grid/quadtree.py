@@ -78,6 +78,9 @@ class Place:
     grid: tuple[int, int]
     wraps: bool = False
     """Whether it is as wide as a grid that wraps, and holds the seam of the last column."""
+    poles: tuple[bool, bool] = (False, False)
+    """Whether it holds the edges over a pole of its first and of its last row, and its children
+    do not."""
 
 
 class Tree(Protocol):
@@ -112,12 +115,15 @@ class Quadtree:
 
     Where the grid ``wraps``, its last column has the first as its eastern neighbour. The seam
     between the two is within each node as wide as the grid, from the level above the tiles on;
-    nodes below have a neighbour on either side, which may be the node itself.
+    nodes below have a neighbour on either side, which may be the node itself. Where ``poles`` says
+    so of the first and of the last row, cells of such a row half a turn apart are neighbours over
+    the pole: the same nodes hold these edges.
     """
 
     shape: tuple[int, int]
     tile: int
     wraps: bool = False
+    poles: tuple[bool, bool] = (False, False)
 
     @cached_property
     def root(self) -> Node:
@@ -148,12 +154,18 @@ class Quadtree:
         height, width = self.shape
         is_open = self.wraps and node.level < self.closing
         sides = Sides(
-            north=window.y > 0,
-            south=window.y + window.height < height,
+            north=window.y > 0 or (is_open and self.poles[0]),
+            south=window.y + window.height < height or (is_open and self.poles[1]),
             west=window.x > 0 or is_open,
             east=window.x + window.width < width or is_open,
         )
-        return Place(node, window, sides, self.shape, self.wraps and node.level >= self.closing)
+        closes = self.wraps and node.level == self.closing
+        poles = (
+            closes and self.poles[0] and window.y == 0,
+            closes and self.poles[1] and window.y + window.height == height,
+        )
+        wraps = self.wraps and node.level >= self.closing
+        return Place(node, window, sides, self.shape, wraps, poles)
 
     def beside(self, tile: tuple[int, int], step: tuple[int, int]) -> tuple[int, int]:
         """Return the row and column of the tile a step away; beyond the grid there is none."""

@@ -1,13 +1,17 @@
-"""Tell whether a grid closes upon itself: whether its last column lies beside its first."""
+"""Tell whether a grid closes upon itself: along its rows, and over the poles."""
 
 from __future__ import annotations
 
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.interface import Raster
 from orograph.tiles.warn import warn_user
 
 WRAPS = {"wraps": "x"}
 """Attribute of rasters whose last column lies beside their first."""
+POLES = {"poles": "joined"}
+"""Attribute of rasters whose cells are neighbours over the poles too."""
+NO_POLES = False, False
 FEWEST_COLUMNS = 3
 TURN = 360.0
 WITHIN = 0.01
@@ -47,6 +51,56 @@ def wraps_of(raster: Raster, wrap: bool | None) -> bool:
 def states_wrap(raster: Raster) -> bool:
     """Return whether the attribute ``wraps`` of a raster says that it wraps."""
     return bool(raster.attrs.get("wraps") == WRAPS["wraps"])
+
+
+def poles_of(raster: Raster, poles: object, wraps: bool) -> tuple[bool, bool]:
+    """Return whether cells of the first and of the last row are neighbours over a pole.
+
+    ``poles`` is the keyword; ``wraps`` tells whether the raster wraps.
+
+    Raises
+    ------
+    InputError
+        If they cannot be: the raster does not wrap, has an odd number of columns, or no row that
+        touches a pole.
+    """
+    if not check_flag("poles", poles):
+        return NO_POLES
+    if not wraps:
+        raise InputError("poles: True, but the raster does not wrap; pass wrap=True too")
+    if raster.shape[1] % 2:
+        raise InputError(
+            f"poles: the raster has {raster.shape[1]} columns; half a turn must be a whole number "
+            "of columns: resample it to an even number"
+        )
+    touching = touched_poles(raster)
+    if not any(touching):
+        place = raster.georeference
+        where = "the raster has no latitudes"
+        if place.y is not None and place.in_degrees:
+            first, last = float(place.y[0]), float(place.y[-1])
+            where = f"{place.y_name} goes from {first:.10g} to {last:.10g} in {place.y.size} rows"
+        raise InputError(
+            f"poles: {where}, and the edge of no row is a pole, half a row beyond its centre; "
+            "leave poles out"
+        )
+    return touching
+
+
+def states_poles(raster: Raster) -> bool:
+    """Return whether the attributes of a raster say that cells are neighbours over the poles."""
+    return bool(raster.attrs.get("poles") == POLES["poles"])
+
+
+def touched_poles(raster: Raster) -> tuple[bool, bool]:
+    """Return whether the outer edges of the first and of the last row are a pole."""
+    place = raster.georeference
+    if place.y is None or not place.in_degrees or place.y.size < 2:
+        return NO_POLES
+    first, last = float(place.y[0]), float(place.y[-1])
+    half = (last - first) / (place.y.size - 1) / 2
+    within = 90 - WITHIN * 2 * abs(half), 90 + WITHIN * 2 * abs(half)
+    return within[0] <= abs(first - half) <= within[1], within[0] <= abs(last + half) <= within[1]
 
 
 def warn_of_globe(raster: Raster) -> None:

@@ -40,6 +40,25 @@ def unwound(points: Reals, turn: Turn | None) -> Reals:
     return line
 
 
+def over_poles(line: Reals, cells: Integers, columns: int) -> dict[int, Reals]:
+    """Return the two points at which a path comes to a pole and leaves it, by place in the path.
+
+    Parameters
+    ----------
+    line
+        Longitude and latitude of the centres of its cells.
+    cells
+        Their rows and columns.
+    columns
+        Columns of the grid.
+    """
+    row, column = np.diff(cells, axis=0).T
+    over = np.flatnonzero((row == 0) & (2 * np.abs(column) == columns))
+    poles = np.copysign(90.0, line[over, 1])
+    ends = [np.stack([line[over + n, 0], poles], axis=1) for n in (0, 1)]
+    return dict(zip(over.tolist(), np.stack(ends, axis=1), strict=True))
+
+
 def lines_of(points: Reals, counts: Integers, turn: Turn | None) -> npt.NDArray[Any]:
     """Return lines of some points each, those that cross a seam as lines of several parts."""
     import shapely

@@ -33,6 +33,7 @@ def _refuse(steps: StepSpec, given: SourceSpec, outputs: tuple[str, ...]) -> Non
     refused = {
         "connectivity": connectivity != 8 and connectivity,
         "links": steps.links is not None and "a graph",
+        "poles": steps.poles is not False and steps.poles,
         "outputs": outputs != ("cost",) and outputs,
         "source_cost": given.source_cost is not None and given.source_cost,
     }

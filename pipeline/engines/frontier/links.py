@@ -38,7 +38,8 @@ class Links:
     cost: Array
     """Cost of each link, shape (n,), in the dtype of distances."""
     edge: Integers
-    """Number of the edge that each link was made of, shape (n,)."""
+    """Number of the edge that each link was made of, shape (n,). For a step over a pole, its
+    direction: the code of north or south, negative."""
     points: npt.NDArray[np.float64] | None = None
     """Map coordinates of both ends of each link, shape (n, 2, 2), where these are known."""
 
@@ -52,6 +53,11 @@ class Links:
     def none(self) -> Links:
         """No links, in the same dtypes."""
         return Links(self.tail[:0], self.head[:0], self.cost[:0], self.edge[:0])
+
+    @property
+    def of_graph(self) -> bool:
+        """Whether some were made of edges of a graph, rather than all of steps over poles."""
+        return not self.edge.size or bool(self.edge.max() >= 0)
 
     @cached_property
     def symmetric(self) -> bool:

@@ -88,7 +88,8 @@ class Parts(Columns):
     size: Integers
     box: Integers
     """Bounding box of each part, (n, 4): top, left, bottom, right in the grid, the last two
-    excluded."""
+    excluded. In nodes that hold the seam of a grid that wraps (n, 6): then left and right where
+    the columns of the western half are counted as those beyond the last one."""
 
 
 @stored("components-summary")
@@ -282,7 +283,14 @@ class Components(SweepProblem):
 
         # groups in the order of their first cells
         starts = _stack(places, [s.starts for _, s in children], window)
-        parts = Parts.concatenate([s.parts for _, s in children])
+        parts = Parts.concatenate(
+            [
+                replace(s.parts, box=_from_the_middle(s.parts.box, grid_width))
+                if place.wraps
+                else s.parts
+                for _, s in children
+            ]
+        )
         # A part counted the complete components left of it in its own child; its row begins in the
         # left sibling.
         ahead = parts.ahead + self._left_of(places, children)
@@ -410,7 +418,7 @@ class Components(SweepProblem):
         return {
             "label": labels[kept],
             "component_size": parts.size[kept],
-            "component_box": parts.box[kept],
+            "component_box": _narrower(parts.box[kept], place.grid[1]),
         }
 
     def join_rows(
@@ -534,17 +542,39 @@ def _stack(places: Sequence[Place], starts: Sequence[Integers], window: Window) 
     return total
 
 
+def _from_the_middle(box: Integers, width: int) -> Integers:
+    """Return boxes with their columns counted from the middle of the grid too; see `Parts`."""
+    if box.shape[1] > 4:
+        return box
+    # A part that does not cross the seam yet has cells in all columns of its box.
+    left, right, half = box[:, 1], box[:, 3], width // 2
+    both, beyond = (left < half) & (right > half), width * (left < half)
+    least, most = np.where(both, half, left + beyond), np.where(both, half + width, right + beyond)
+    return np.concatenate([box, least[:, None], most[:, None]], axis=1)
+
+
+def _narrower(box: Integers, width: int) -> Integers:
+    """Return boxes of four columns, which go on beyond the last one where that is narrower."""
+    if box.shape[1] == 4:
+        return box
+    around = (box[:, 3] - box[:, 1] == width) & (box[:, 5] - box[:, 4] < width)
+    found = box[:, :4].copy()
+    found[around, 1::2] = box[around, 4:]
+    return found
+
+
 def _gather(
     parts: Parts, group: Integers, owner: Integers, order: Integers, ahead: Integers
 ) -> Parts:
     """Combine the sizes, boxes and first cells of the parts of each group."""
     size = np.zeros(order.size, np.int64)
     np.add.at(size, group, parts.size)
-    box = np.empty((order.size, 4), np.int64)
-    # Neutral values of the minimum (top, left) and of the maximum (bottom, right).
-    box[:, :2], box[:, 2:] = np.iinfo(np.int64).max, -1
-    np.minimum.at(box[:, :2], group, parts.box[:, :2])
-    np.maximum.at(box[:, 2:], group, parts.box[:, 2:])
+    box = np.empty((order.size, parts.box.shape[1]), np.int64)
+    for column in range(box.shape[1]):
+        least = column in (0, 1, 4)  # top, left, left from the middle
+        box[:, column] = np.iinfo(np.int64).max if least else -1
+        extreme = np.minimum if least else np.maximum
+        extreme.at(box[:, column], group, parts.box[:, column])
     mine = np.empty(order.size, np.int64)
     mine[group[owner]] = ahead[owner]
     return Parts(order, mine, size, box)
@@ -590,8 +620,9 @@ def connected_components(
         ``labels``, shape (y, x), 0 for background (the attribute ``nodata``, -1, is of no cell). If
         requested by ``outputs``, a table with one row for each component, in the order of the
         labels: ``component_size`` (cells) and ``component_box`` (top, left, bottom, right in rows
-        and columns of the raster, the last two exclusive). Attribute ``component_count``. For a
-        `Graph`: ``labels`` (vertex), int64, numbered by the first vertex of each component, and
+        and columns of the raster, the last two exclusive; of a component over the seam of a raster
+        that wraps, right is greater than the number of columns). Attribute ``component_count``. For
+        a `Graph`: ``labels`` (vertex), int64, numbered by the first vertex of each component, and
         always ``component_size``.
 
     Raises

@@ -451,6 +451,18 @@ def test_centroids_and_boxes_of_components_over_the_seam() -> None:
     assert table["x"].tolist() == [0.0, 4.5]
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_boxes_over_the_seam_are_as_narrow_as_those_of_the_cells(seed: int) -> None:
+    case = Case(seed)
+    classes = case.random.integers(0, 3, case.shape)
+    classes[:, 2::5] = 0
+    result = og.connected_components(
+        classes, outputs=("labels", "component_box"), connectivity=case.connectivity, **case.options
+    )
+    boxes = og.component_table(result)[["top", "left", "bottom", "right"]]
+    np.testing.assert_array_equal(result["component_box"].values, boxes.values)
+
+
 @pytest.mark.parametrize(
     ("raster", "said"),
     [

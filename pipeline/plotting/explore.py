@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from orograph.plotting.layers import LAYERS, MOST_CLASSES, PATHS, SOURCES, colou
 from orograph.plotting.plot import MOST_PIXELS, move_points, read_result, units_of
 from orograph.plotting.rasters import Drawing, colour_raster, is_drawn_as_lines, lazily
 from orograph.plotting.relief import shadows
-from orograph.plotting.sampled_raster import Extent, read_picture
+from orograph.plotting.sampled_raster import HALF, Extent, read_picture
 from orograph.plotting.tables import read_marks
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from orograph.tiles.raster.points import PointsLike
 
 MERCATOR, DEGREES = "EPSG:3857", "EPSG:4326"
-HALF = 20037508.342789244  # metres from the equator to the edges of a map in Web Mercator
 STEPS = 32  # colours of a colour bar
 
 
@@ -122,6 +122,10 @@ def explore(
     if terrain is not None:
         shades = read_picture(terrain, MERCATOR, max_pixels, "basemap", within)
     title = str(raster.attrs.get("long_name") or raster.name) if raster is not None else "layer"
+    # What is drawn over a picture that goes on beyond 180 degrees goes on there, too.
+    first, degrees = -np.inf, parse_crs(crs, "result").is_geographic
+    if drawing is not None and drawing.extent[1] > HALF and not degrees:
+        first = sum(drawing.extent[:2]) / 2 / HALF * 180 - 180
     groups: list[FeatureGroup] = []
     bounds: list[Array] = []
     if drawing is not None:
@@ -134,7 +138,7 @@ def explore(
     if layer is not None:
         is_path = isinstance(result, LeastCostPath | LeastCostPaths)
         name = "path" if is_path else title
-        placed = _on_map(layer, "result")
+        placed = _on_map(layer, "result", first)
         areas = colour_areas(placed)
         groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, areas and areas[1]))
         bounds.append(placed.points()[0])
@@ -146,14 +150,15 @@ def explore(
         paths = [path for path in paths if len(path) > 1]
         if paths:
             lines = VectorLayer(np.array([LineString(path) for path in paths], object), {}, crs)
-            groups.append(_shapes(_on_map(lines, "result"), "path", PATHS))
+            groups.append(_shapes(_on_map(lines, "result", first), "path", PATHS))
         for mark, places in marks:
-            groups.append(_points(move_points(places, crs, DEGREES), mark.label, mark.colour))
-            bounds.append(move_points(places, crs, DEGREES))
+            bounds.append(_turned(move_points(places, crs, DEGREES), first))
+            groups.append(_points(bounds[-1], mark.label, mark.colour))
     if isinstance(marked, VectorLayer):
-        groups.append(_shapes(_on_map(marked, "sources"), "source", SOURCES))
+        groups.append(_shapes(_on_map(marked, "sources", first), "source", SOURCES))
     elif marked is not None:
-        groups.append(_points(move_points(marked, crs, DEGREES), "source", SOURCES))
+        places = _turned(move_points(marked, crs, DEGREES), first)
+        groups.append(_points(places, "source", SOURCES))
     # A map that was passed in keeps its view and its controls.
     m = folium.Map(tiles=tiles, control_scale=True) if map is None else map
     for group in groups:
@@ -185,11 +190,23 @@ def _add_image(
     return corners
 
 
-def _on_map(layer: VectorLayer, name: str) -> VectorLayer:
-    """Return a layer in degrees, cut at the 180th meridian unless it was in degrees before."""
+def _on_map(layer: VectorLayer, name: str, first: float) -> VectorLayer:
+    """Return a layer in degrees, cut at the 180th meridian unless it was in degrees before.
+
+    Longitudes below ``first`` become those a turn further east.
+    """
+    import shapely
+
     if layer.crs is None or parse_crs(layer.crs, name).is_geographic:
         return layer.in_crs(DEGREES, name)
-    return layer.in_degrees(DEGREES, name)
+    cut = layer.in_degrees(DEGREES, name)
+    turned = shapely.transform(cut.geometry, lambda points: _turned(points, first))
+    return replace(cut, geometry=turned)
+
+
+def _turned(points: Array, first: float) -> Array:
+    """Return points in degrees, those west of ``first`` a turn further east."""
+    return points + np.stack([360.0 * (points[:, 0] < first), 0.0 * points[:, 1]], axis=1)
 
 
 def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = None) -> FeatureGroup:

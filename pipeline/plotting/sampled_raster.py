@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 READ_SIDE = 1024
 LEAST_SIDE = 512  # pixels of a raster that is resampled
+HALF = 20037508.342789244  # metres from the equator to the edges of a map in Web Mercator
 
 Extent = tuple[float, float, float, float]
 """Left, right, bottom and top on the map."""
@@ -92,14 +93,15 @@ def read_picture(
     extent = (left, right, bottom, top)
     # Pictures have even pixels: a raster in another CRS, or with uneven coordinates, is resampled.
     if transformer is not None or (place.transform is None and min(raster.shape) > 1):
-        middle = 0.0
-        if transformer is not None and place.in_degrees and max(-left, right) > 180:
-            # A Mercator map shifts what is turned around the globe, and ends half a turn away.
-            projection = getattr(transformer.target_crs, "coordinate_operation", None)
-            if projection is not None and "Pseudo Mercator" in projection.method_name:
+        middle, span = 0.0, None
+        if transformer is not None and _is_web_map(transformer):
+            if not place.in_degrees:
+                span = _span_over_180(extent, transformer)
+            elif max(-left, right) > 180:
+                # A Mercator map shifts what is turned around the globe, and ends half a turn away.
                 middle = (left + right) / 2
         extent, rows, columns = _pixels(
-            extent, sides, raster.shape, transformer, max_pixels, argument, within, middle
+            extent, sides, raster.shape, transformer, max_pixels, argument, within, middle, span
         )
         inside = (rows >= 0) & (columns >= 0)
         at = tuple(
@@ -149,6 +151,32 @@ def _transformer(
     return Transformer.from_crs(one, other, always_xy=True)
 
 
+def _is_web_map(transformer: Transformer) -> bool:
+    """Return whether coordinates become those of Web Mercator."""
+    projection = getattr(transformer.target_crs, "coordinate_operation", None)
+    return projection is not None and "Pseudo Mercator" in projection.method_name
+
+
+def _span_over_180(extent: Extent, transformer: Transformer) -> tuple[float, float] | None:
+    """Return the longitudes of a raster that lies over the 180th meridian, from west to east.
+
+    The second is beyond 180. None if it does not lie there, or has no longitudes.
+    """
+    from pyproj import Transformer
+    from pyproj.exceptions import ProjError
+
+    left, right, bottom, top = extent
+    degrees = Transformer.from_crs(transformer.source_crs, "EPSG:4326", always_xy=True)
+    try:
+        west, _, east, _ = degrees.transform_bounds(left, bottom, right, top)
+    except ProjError:
+        return None
+    middle, _ = degrees.transform((left + right) / 2, (bottom + top) / 2)
+    # The bounds of a raster of the whole globe may be those of what lies beyond its ends.
+    over = east < west and (middle - west) % 360 <= east - west + 360
+    return (west, east + 360) if over else None
+
+
 def _pixels(
     extent: Extent,
     sides: tuple[Reals, Reals],
@@ -158,11 +186,13 @@ def _pixels(
     argument: str,
     within: tuple[float, float],
     middle: float,
+    span: tuple[float, float] | None,
 ) -> tuple[Extent, Array, Array]:
     """Return the extent of even pixels in the CRS of the map, and their rows and columns.
 
     Rows and columns are those of the raster in which the centres of pixels lie; -1 outside. A
-    raster with longitudes beyond 180 degrees is brought to the map with its ``middle`` at 0.
+    raster with longitudes beyond 180 degrees is brought to the map with its ``middle`` at 0. The
+    picture of one in metres over the 180th meridian goes on beyond the map: ``span``, in degrees.
     """
     left, right, bottom, top = extent
     left, right, shift = left - middle, right - middle, 0.0
@@ -178,6 +208,8 @@ def _pixels(
             ) from None
         bottom, top = max(bottom, within[0]), min(top, within[1])
         right += 360.0 if right < left else 0.0  # over the 180th meridian
+        if span is not None:
+            left, right = (x / 180 * HALF for x in span)
         shift = middle * transformer.transform(1, 0)[0] if middle else 0.0
     if not np.isfinite([left, right, bottom, top]).all():
         raise InputError(

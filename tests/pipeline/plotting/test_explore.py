@@ -242,3 +242,27 @@ def test_a_raster_with_longitudes_beyond_180_degrees_is_a_whole_picture(columns:
     colours = matplotlib.colormaps["viridis"]((x - x[0]) / (columns - 1))
     for longitude, colour in list(zip(x.tolist(), colours, strict=True))[:: columns // 10]:
         np.testing.assert_allclose(pixel(image, longitude, 0.5)[:3], colour[:3], atol=0.02)
+
+
+def test_a_raster_in_metres_over_the_180th_meridian_is_one_narrow_picture() -> None:
+    x, y = 100_500 + 1000.0 * np.arange(140), 59_500 - 1000.0 * np.arange(60)
+    cells = np.tile(x, (60, 1))
+    raster = xr.DataArray(cells, {"y": y, "x": x}, ("y", "x"), "w").rio.write_crs(32601)
+    ends = [(float(x[5]), float(y[30])), (float(x[-5]), float(y[30]))]
+    cost = og.cost_distance(raster, ends[:1], outputs=("cost", "back_direction"))
+    page_of_cost = og.explore(cost, sources=ends[:1], tiles=None)
+    (image,) = images(page_of_cost)
+    (south, west), (north, east) = image[1]
+    assert west == pytest.approx(179.41, abs=0.02)
+    assert east == pytest.approx(180.67, abs=0.02)
+    assert (south, north) == pytest.approx((0, 0.54), abs=0.02)
+    assert pixel(image, 180.5, 0.25)[3] > 0
+    (source,) = shapes(page_of_cost)
+    assert west < source["geometry"]["coordinates"][0] < 180
+    # what lies beyond the meridian is drawn there
+    (source,) = shapes(og.explore(cost, sources=ends[1:], tiles=None))
+    assert 180 < source["geometry"]["coordinates"][0] < east
+    line = shapely.LineString(ends)
+    (way,) = shapes(og.explore(cost, sources=geopandas.GeoSeries([line], crs=32601), tiles=None))
+    bounds = shapely.from_geojson(json.dumps(way["geometry"])).bounds
+    assert west < bounds[0] < bounds[2] < east

@@ -27,6 +27,7 @@ from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
 from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
+from orograph.run.job import goes_around
 from orograph.run.options import BuildOptions
 from orograph.tiles.arguments import (
     check_choice,
@@ -124,7 +125,8 @@ def wanted_index(
             f"elevation_unit: {shown(slopes.elevation_unit)}; only models of walking_time have "
             f"heights with a unit, and the cost is {cost!r}: leave it out"
         )
-    lengths = surface.lengths(steps.cell_size)
+    wraps = goes_around(first, choice, block)
+    lengths = surface.lengths(steps.cell_size, wraps)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
@@ -145,6 +147,7 @@ def wanted_index(
         rasters=tuple(surface.named),
         fingerprint="",
         sparsify=sparsify,
+        wraps=wraps,
     )
     rasters = tuple(surface.inputs.values())
     return BuildSpec(form_with_links(form, joined), rasters, problem)

@@ -20,7 +20,7 @@ from orograph.arguments.barriers import BARRIERS
 from orograph.distance.problem import Distance
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.index.arguments import BuildSpec
-from orograph.index.costs import as_stored, costs_of, record_of, with_halo
+from orograph.index.costs import as_stored, costs_of, record_of
 from orograph.index.format import Form
 from orograph.index.links import digest_of
 from orograph.index.store import IndexStore
@@ -48,8 +48,9 @@ from orograph.run.monitor import begin_phase
 from orograph.run.options import RunSpec
 from orograph.run.run import Engine
 from orograph.tiles.format.metadata import ArrayMetadata
-from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.interface import read_frame
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.storage import Storage
 from orograph.tiles.store.sink import StoreSink
@@ -96,18 +97,19 @@ class Build(Engine):
 
     def _make(self, window: Window) -> None:
         form, sink, names = self.store.form, self.context.sink, self.store.form.rasters
-        frame = with_halo(window, form.shape)
-        cells = [raster.read(frame) for raster in self.rasters]
+        grid = form.tree
+        frame = grid.frame(window, 1)
+        cells = [read_frame(raster, frame) for raster in self.rasters]
         self.problem.check(cells, frame)
         # Blocks that a killed task has written are not made again.
         todo = [block for block in form.blocks_in(window) if not self.store.intact(block)]
         places = [form.window(block) for block in todo]
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
-        costs = costs_of(self.problem, cells, window, frame, form.shape)
+        costs = costs_of(self.problem, cells, window, frame, grid)
         self.context.stop_if_cancelled()
         # In any order: a GPU does blocks of one shape together.
         for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
-            at = self.problem, cells, places[i], frame, form.shape
+            at = self.problem, cells, places[i], frame, grid
             self.store.write(todo[i], *record_of(matrix, costs_of(*at), *at))
             self.context.stop_if_cancelled()
         self.store.sync(todo)
@@ -150,7 +152,7 @@ def warm_up(problem: Distance, sparsify: bool) -> None:
     whole = Window(0, 0, *shape)
     # Passable everywhere: 1 in rasters of costs, 0 in that of barriers.
     cells = [np.full(shape, float(name != BARRIERS)) for name in problem.nodata]
-    costs = costs_of(problem, cells, whole, whole, shape)
+    costs = costs_of(problem, cells, whole, whole, Quadtree(shape, max(shape)))
     matrix = block_matrix(costs, Rectangle(0, 0, *shape), 4)
     panels = pack_panels(matrix.reshape(-1), len(matrix), symmetric=False)
     if sparsify:
@@ -213,4 +215,5 @@ def index_job(
         fingerprint += f" {digest_of(wanted.problem.links)}"
     form = replace(wanted.form, fingerprint=fingerprint)
     of_grid = wanted.rasters, form.shape, form.layout
-    return IndexJob(*of_grid, backend, form, wanted.problem, open_index, spec=spec)
+    problem, wraps = wanted.problem, form.wraps
+    return IndexJob(*of_grid, backend, form, problem, open_index, spec=spec, wraps=wraps)

@@ -17,7 +17,7 @@ from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.boundary.terminals import with_terminals
 from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.tiles.arrays import Array
-from orograph.tiles.grid.quadtree import Node, Place, Sides
+from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 
@@ -35,17 +35,12 @@ def problem_of(form: Form, lengths: Array, links: Links | None) -> Distance:
     )
 
 
-def with_halo(window: Window, shape: tuple[int, int]) -> Window:
-    """Return a window grown by one cell on each side, clipped to the grid."""
-    return window.grow(1).clip(shape)
-
-
 def costs_of(
-    problem: Distance, cells: Iterable[Array], window: Window, frame: Window, shape: tuple[int, int]
+    problem: Distance, cells: Iterable[Array], window: Window, frame: Window, grid: Quadtree
 ) -> BlockCosts:
     """Return the costs of steps and links in a window, given the cells in a larger ``frame``."""
-    part = with_halo(window, shape)
-    place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
+    part = grid.frame(window, 1)
+    place = Place(Node(0, 0), window, Sides(True, True, True, True), grid.shape)
     surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
     own = None
     if problem.links is not None:
@@ -69,7 +64,7 @@ def record_of(
     cells: Sequence[Array],
     window: Window,
     frame: Window,
-    shape: tuple[int, int],
+    grid: Quadtree,
 ) -> tuple[Array, Array]:
     """Return the matrix of a block with its links, and the costs of steps out of the block.
 
@@ -78,7 +73,7 @@ def record_of(
     """
     back = None
     if costs.links is not None and not costs.symmetric:
-        back = costs_of(problem.backward, cells, window, frame, shape)
+        back = costs_of(problem.backward, cells, window, frame, grid)
     return with_terminals(matrix, costs, back), leaving_costs(costs)
 
 

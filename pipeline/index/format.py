@@ -23,6 +23,7 @@ from orograph.tiles.format.codec import (
     with_checksum,
     without_checksum,
 )
+from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.store.create import Layout
 
@@ -57,6 +58,13 @@ class Form:
     """Greatest number of link ends in a block for which its matrix may have rows."""
     directed: bool = field(kw_only=True, default=False)
     """Whether links may lead one way only."""
+    wraps: bool = field(kw_only=True, default=False)
+    """Whether the last column lies beside the first."""
+
+    @property
+    def tree(self) -> Quadtree:
+        """Quadtree over the blocks."""
+        return Quadtree(self.shape, self.side, self.wraps)
 
     @property
     def side(self) -> int:
@@ -104,8 +112,10 @@ class Form:
     def blocks_in(self, window: Window) -> list[int]:
         """Return the numbers of the blocks that a window overlaps."""
         rows = range(window.y // self.side, -(-(window.y + window.height) // self.side))
-        columns = range(window.x // self.side, -(-(window.x + window.width) // self.side))
-        return [row * self.grid[1] + column for row in rows for column in columns]
+        # Columns may go on beyond those of a grid that wraps.
+        columns = np.arange(window.x, window.x + window.width) % self.shape[1]
+        across = np.unique(columns // self.side).tolist()
+        return [row * self.grid[1] + column for row in rows for column in across]
 
     def block_of(self, rows: Array, columns: Array) -> Array:
         """Return the number of the block that contains each cell."""
@@ -180,6 +190,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
         and isinstance(form.fingerprint, str)
         and isinstance(form.sparsify, bool)
         and (form.links >= 0 and form.terminals >= 0 and isinstance(form.directed, bool))
+        and isinstance(form.wraps, bool)
     ):
         raise ValueError(f"{reprlib.repr(dict(stated))} is the form of no index")
     if model.check:

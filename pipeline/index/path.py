@@ -24,6 +24,8 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import ArrayRaster
+from orograph.tiles.raster.wrap import turn_of
+from orograph.tiles.vector.turns import unwound
 
 if TYPE_CHECKING:
     from orograph.index.points import QueryContext
@@ -88,10 +90,13 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     problem = replace(problem_of(form, lengths, links), sources=source)
     outputs = "cost", "back_direction"
     both = DistanceAndAllocation(problem, outputs, orientation=place.orientation)
-    job = raster_job(both, tuple(rasters), RunSpec(backend="numba"))
+    wraps = form.wraps and around.width == form.shape[1]
+    job = raster_job(both, tuple(rasters), RunSpec(backend="numba", wrap=wraps))
     result = launch(job, "DistanceIndex.path").result()
     (path,) = least_cost_path(result, [(east * (end[1] - left), -south * (end[0] - top))])
     # Back directions lead from the end to the start.
     cells = path.cells[::-1] + np.array([top, left])
     coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-    return LeastCostPath(cells, coordinates, path.cost, place.map_crs)
+    turn = turn_of(store.rasters[0]) if form.wraps else None
+    line = unwound(coordinates, turn)
+    return LeastCostPath(cells, coordinates, path.cost, place.map_crs, line, turn=turn)

@@ -37,6 +37,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import fill_value_in_xarray, valid_cells
 from orograph.tiles.raster.points import PointsLike, as_points, cells_of
 from orograph.tiles.raster.snapping import SnapLike, parse_snap, snap_to_valid
+from orograph.tiles.raster.wrap import WRAPS
 from orograph.tiles.storage import State, Storage
 
 if TYPE_CHECKING:
@@ -276,7 +277,8 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
         _each(pool.map(fill, wanted))
     place = store.rasters[0].georeference.part(*window.slices)
     fill_value, encoding = fill_value_in_xarray(cost.fill_value, out.dtype)
-    attrs, dims = {**cost.attrs, **fill_value}, (place.y_name, place.x_name)
+    around = WRAPS if form.wraps and window.width == form.shape[1] else {}
+    attrs, dims = {**cost.attrs, **around, **fill_value}, (place.y_name, place.x_name)
     field = xr.Variable(dims, out, attrs, {**encoding, **place.encoding})
     return xr.Dataset({cost.name: field}, place.coords(), problem.attributes({}))
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orograph.index.costs import costs_of, with_halo
+from orograph.index.costs import costs_of
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
@@ -41,6 +41,7 @@ from orograph.kernels.boundary.propagate import (
     visit,
 )
 from orograph.tiles.arrays import Array, Indices
+from orograph.tiles.raster.interface import read_frame
 
 WINDOW = 0.5  # in which keys are swept together, in units of the most that a source begins with
 GROUP = 64  # sources that one wave carries: a matrix is read once for all
@@ -138,6 +139,7 @@ class Blocks:
         cells = border_cells(window.height, window.width)
         move, start = np.nonzero(leaving < unreached(form.dtype))
         end = cells[start] + np.array(MOVES, np.int64)[move] + (window.y, window.x)
+        end[:, 1] %= form.shape[1]  # over the seam of a grid that wraps
         other = form.block_of(end[:, 0], end[:, 1])
         costs = leaving[move, start]
         # First cells of the blocks in which the steps end. Blocks at the edge of the grid are
@@ -166,10 +168,10 @@ class Blocks:
         """Return the step costs in a block, computed from the stored rasters."""
         form = self.store.form
         window = form.window(number)
-        frame = with_halo(window, form.shape)
-        cells = [raster.read(frame) for raster in self.store.rasters]
+        frame = form.tree.frame(window, 1)
+        cells = [read_frame(raster, frame) for raster in self.store.rasters]
         problem = self.store.backward if reverse else self.store.problem
-        return costs_of(problem, cells, window, frame, form.shape)
+        return costs_of(problem, cells, window, frame, form.tree)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from orograph.arguments.grids import check_same_grid
 from orograph.distance.links import check_links, parse_links
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.links import Links
-from orograph.index.costs import as_stored, costs_of, problem_of, record_of, with_halo
+from orograph.index.costs import as_stored, costs_of, problem_of, record_of
 from orograph.index.links import as_tables, blocks_of_changes, digest_of
 from orograph.index.store import LINK_TABLES, IndexStore
 from orograph.kernels.boundary.blocks import block_matrix
@@ -27,6 +27,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.format.metadata import read_array
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.interface import read_frame
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -79,7 +80,7 @@ def update_values(
         if store.links is not None:
             _check_ends(store.links.links, fresh)
         # Steps from cells beside the window into it cost something else, too.
-        numbers = form.blocks_in(with_halo(window, form.shape))
+        numbers = form.blocks_in(form.tree.frame(window, 1))
         _write_blocks(store, numbers, store.problem, lambda part: _changed(store, part, fresh))
         for shard in form.layout.windows(form.shape):
             meets = shard.clip((window.y + window.height, window.x + window.width))
@@ -108,7 +109,7 @@ def update_links(store: IndexStore, graph: Graph, snap: SnapLike, takeover: bool
         numbers = sorted(blocks_of_changes(before, links, form))
         problem = problem_of(form, store.lengths, links)
         rasters = store.rasters
-        _write_blocks(store, numbers, problem, lambda part: [r.read(part) for r in rasters])
+        _write_blocks(store, numbers, problem, lambda part: [read_frame(r, part) for r in rasters])
         _commit(store, (digest_of(links),), lease)
         return len(numbers)
 
@@ -136,8 +137,8 @@ def _write_blocks(
     form = store.form
     for number in numbers:
         part = form.window(number)
-        frame = with_halo(part, form.shape)
-        at = problem, read(frame), part, frame, form.shape
+        frame = form.tree.frame(part, 1)
+        at = problem, read(frame), part, frame, form.tree
         costs = costs_of(*at)
         matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), form.block)
         store.write(number, *record_of(matrix, costs, *at), pending=True)
@@ -214,20 +215,17 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
 
 def _changed(store: IndexStore, part: Window, fresh: Fresh) -> list[Array]:
     """Return the cells of each raster in a window, with the new values put in."""
-    window = fresh.window
-    y, x = max(part.y, window.y), max(part.x, window.x)
-    bottom = min(part.y + part.height, window.y + window.height)
-    right = min(part.x + part.width, window.x + window.width)
-    both = Window(y, x, bottom - y, right - x)
-    found = []
-    for name, raster in zip(store.form.rasters, store.rasters, strict=True):
-        cells = raster.read(part)
-        if both.height > 0 and both.width > 0 and name in fresh.values:
-            meant = True if fresh.mask is None else fresh.mask[both.within(window)]
-            np.copyto(
-                cells[both.within(part)], fresh.values[name][both.within(window)], where=meant
-            )
-        found.append(cells)
+    found = [read_frame(raster, part) for raster in store.rasters]
+    # Columns of the part may go on beyond those of a grid that wraps.
+    for turn in (-1, 0, 1) if store.form.wraps else (0,):
+        window = replace(fresh.window, x=fresh.window.x + turn * store.form.shape[1])
+        both = part.overlap(window)
+        for name, cells in zip(store.form.rasters, found, strict=True):
+            if both.size and name in fresh.values:
+                meant = True if fresh.mask is None else fresh.mask[both.within(window)]
+                np.copyto(
+                    cells[both.within(part)], fresh.values[name][both.within(window)], where=meant
+                )
     return found
 
 

@@ -148,9 +148,9 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     gpus = None
     if "gpus" in parameters and (memory := given.pop("gpu_memory", None)) is not None:
         gpus = Gpus.of(memory, workers)
-    if (wrap := given.pop("wrap", None)) is not None:
-        check_flag("wrap", wrap)  # a bound of the plan is that of the raster without it
-    for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, *OF_GRIDS}:
+    if given.get("wrap") is not None:
+        check_flag("wrap", given["wrap"])  # some bounds are those of the raster without it
+    for name in given.keys() - parameters.keys() - set(own) - {*CHOICE, "wrap", *OF_GRIDS}:
         raise InputError(f"{name}: not used by this plan of {operation.name}; leave it out")
     # Estimates that take these sides get them; for all others they cut the grid.
     cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
@@ -165,7 +165,7 @@ def make_plan(operation: OperationFacts, args: tuple[Any, ...], kwargs: Mapping[
     compilations()  # says so, if a plan needs kernels
     names = set(parameters)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        names |= {*own, *CHOICE}
+        names |= {*own, *CHOICE, "wrap"}
     wanted = {name: value for name, value in given.items() if name in names}
     if gpus is not None:
         wanted["gpus"] = gpus

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from orograph.arguments.keywords import Choice
 from orograph.arguments.settings import setting
 from orograph.run.backends import choose_backend
 from orograph.run.cluster.compute import load
@@ -469,7 +470,7 @@ def refuse_wrap(operation: str, job: Job[Any], wrap: bool | None) -> None:
     )
 
 
-def goes_around(raster: Raster, spec: RunSpec, tile: int, least: int = 1) -> bool:
+def goes_around(raster: Raster, spec: Choice, tile: int, least: int = 1) -> bool:
     """Return whether the grid of a run wraps; warn if it does not, though it spans the globe.
 
     ``least`` is how many columns a tile must have.

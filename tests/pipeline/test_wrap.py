@@ -181,6 +181,47 @@ def test_costs_and_paths_are_those_of_an_explicit_graph(seed: int, connectivity:
     assert mask.values[y, x] == len(reached)
 
 
+@pytest.mark.parametrize("block", [3, 4, 16])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_index_goes_around(seed: int, block: int, tmp_path: Path) -> None:
+    case = Case(seed)
+    friction = 0.1 + case.random.random(case.shape)
+    friction[case.random.random(case.shape) < 0.2] = np.nan
+    friction.flat[0] = 1
+    valid = np.isfinite(friction)
+    cells = [case.cell(valid) for _ in range(6)]
+    points = [(x, y) for y, x in cells]
+    given: dict[str, Any] = {"connectivity": case.connectivity, "block": block, "levels": 0}
+    index = og.DistanceIndex.build(friction, tmp_path / "index.zarr", wrap=True, **given)
+
+    def check() -> None:
+        expected = np.stack([costs_from(friction, cell, case.connectivity) for cell in cells])
+        table = index.distance_matrix(points).values
+        apart = expected[:, [y for y, _ in cells], [x for _, x in cells]]
+        np.testing.assert_allclose(table, np.where(np.isnan(apart), np.inf, apart), 1e-12)
+        field = index.query(points[:1])["cost"]
+        np.testing.assert_allclose(field.values, expected[0], 1e-12)
+        assert field.attrs["wraps"] == "x"
+        for point, cell, cost in zip(points, cells, apart[0], strict=True):
+            if np.isfinite(cost):
+                path = index.path(points[0], point)
+                assert path.cells[[0, -1]].tolist() == [list(cells[0]), list(cell)]
+                assert path.cost == pytest.approx(cost, rel=1e-12)
+                assert (np.abs(np.diff(path.line[:, 0])) <= 1).all()  # beyond the seam
+
+    check()
+    # an update at the seam changes the steps over it, too
+    column = 0 if seed % 2 else case.shape[1] - 1
+    where = valid[:, [column]]
+    fresh = np.where(where, 0.1 + case.random.random((case.shape[0], 1)), np.nan)
+    friction[:, [column]] = fresh
+    index.update((0, column, case.shape[0], 1), fresh)
+    built = og.DistanceIndex.build(friction, tmp_path / "built.zarr", wrap=True, **given)
+    same = built.distance_matrix(points).values
+    np.testing.assert_array_equal(index.distance_matrix(points).values, same)
+    check()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hops_and_ways_are_those_of_an_explicit_graph(seed: int) -> None:
     case = Case(seed)
@@ -652,6 +693,9 @@ def test_a_plan_knows_the_seam() -> None:
     )
     assert round_.tiles == flat.tiles
     assert og.cost_distance.plan(np.ones((40, 90)), wrap=True).tasks > 0
+    assert og.DistanceIndex.build.plan(globe(), wrap=True).tasks > 0  # without a warning
+    with pytest.raises(og.InputError, match="span 300 degrees"):
+        og.DistanceIndex.build.plan(globe().isel(lon=slice(0, 30)), wrap=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -674,6 +718,21 @@ def test_a_gpu_finds_the_same(seed: int, emulated_gpu: Emulator) -> None:
         found = solve(backend="cuda", **options)
         assert emulated_gpu.launches > launched
         xr.testing.assert_identical(found, solve(backend="numba", **options))
+
+
+@pytest.mark.parametrize("block", [4, 16])
+def test_an_index_on_a_gpu_goes_around(block: int, emulated_gpu: Emulator, tmp_path: Path) -> None:
+    case = Case(1)
+    friction = 0.1 + case.random.random(case.shape)
+    points = [(x, y) for y, x in (case.cell(friction > 0) for _ in range(6))]
+    given: dict[str, Any] = {"wrap": True, "block": block, "levels": 0}
+    of_cpu = og.DistanceIndex.build(friction, tmp_path / "cpu.zarr", backend="numba", **given)
+    launched = emulated_gpu.launches
+    og.DistanceIndex.build(friction, tmp_path / "gpu.zarr", backend="cuda", **given)
+    of_gpu = og.DistanceIndex.open(tmp_path / "gpu.zarr", backend="cuda")
+    table = of_gpu.distance_matrix(points).values
+    assert emulated_gpu.launches > launched
+    np.testing.assert_array_equal(table, of_cpu.distance_matrix(points).values)
 
 
 @pytest.mark.parametrize("operation", ["cost", "flow", "poles"])

@@ -91,6 +91,7 @@ STORES = {
     "streams": "rasters with a table",
     "network": "rasters with a table",
     "relief": "several rasters",
+    "way": "several rasters",
     "roads": "a graph",
     "dem": "made by ingest, which only makes stores",
 }

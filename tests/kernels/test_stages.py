@@ -21,7 +21,7 @@ from orograph.tiles.errors import BackendError
 
 def parameters(function: Callable[..., Any]) -> list[str]:
     """The parameters that callers may rely on: those of one backend alone are not."""
-    of_device = {"device", "squares", "tight_steps"}
+    of_device = {"device", "squares", "tight_steps", "keep_weights"}
     return [name for name in inspect.signature(function).parameters if name not in of_device]
 
 

@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "connected_components": lambda i: og.connected_components(i["classes"]),
     "cost_distance": lambda i: og.cost_distance(i["z"], i["classes"], barriers=i["none"]),
     "depressions": lambda i: og.depressions(i["z"], labels=True),
+    "downstream": lambda i: og.downstream(i["codes"], i["z"], i["classes"]),
     "drainage_network": lambda i: og.drainage_network(i["z"], 3),
     "fill_depressions": lambda i: og.fill_depressions(i["z"]),
     "flood_level": lambda i: og.flood_level(i["z"], START),

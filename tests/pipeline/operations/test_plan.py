@@ -25,7 +25,6 @@ from orograph.components.components import Components
 from orograph.engines.frontier.field import join_tiles
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.graphs.dense_paths import blocked
-from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
 from orograph.operations.plan import plan_job
@@ -122,7 +121,7 @@ def test_an_index_has_the_numbers_that_were_planned(cost: str, form: str, tmp_pa
 def test_shards_of_an_index_are_counted_without_listing_them(shape: tuple[int, int]) -> None:
     planned = og.DistanceIndex.build.plan(og.RasterSpec(shape), block=2, levels=0)
     layout = Layout(2, planned.shard)
-    read = [with_halo(window, shape).size for window in layout.windows(shape)]
+    read = [window.grow(1).clip(shape).size for window in layout.windows(shape)]
     assert (planned.tasks, planned.bytes_read) == (len(read), 8 * sum(read))
 
 

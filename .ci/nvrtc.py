@@ -41,14 +41,15 @@ class Nvrtc:
 
     def __init__(self) -> None:
         spec = find_spec("nvidia")
-        roots = list(spec.submodule_search_locations or ()) if spec else []
-        toolkits = [path for root in roots for path in Path(root).glob("cu[0-9]*")]
-        libraries = [path for kit in toolkits for path in kit.glob("lib/libnvrtc.so.*")]
+        locations = spec.submodule_search_locations if spec else None
+        roots = [Path(root) for root in locations or ()]
+        # CUDA 13 has one folder for all, CUDA 12 one for each part
+        libraries = [path for root in roots for path in root.glob("*/lib/libnvrtc.so.*")]
         if not libraries:
             sys.exit("NVRTC is not installed: pip install 'cuda-toolkit[nvrtc,cudart,cccl]==13.*'")
         self._library = ctypes.CDLL(str(libraries[0]))
-        include = libraries[0].parents[1] / "include"
-        self._includes = (include, include / "cccl")
+        found = [path for root in roots for path in root.glob("*/include")]
+        self._includes = [folder for path in found for folder in (path, path / "cccl")]
 
     def compile(
         self, path: Path, architecture: int, defines: tuple[str, ...]

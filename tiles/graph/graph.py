@@ -285,6 +285,7 @@ class Graph:
         there, back = (self.tails, indices, rank), (indices, self.tails, rank)
         arcs = np.concatenate([np.stack(ends, 1) for ends in (there, back)]).astype(np.int64)
         _, kind = np.unique(arcs, axis=0, return_inverse=True)
+        kind = kind.reshape(-1)  # NumPy 2.0 gives it a second axis
         counts = [np.bincount(side, minlength=kind.max() + 1) for side in np.split(kind, 2)]
         lone = np.flatnonzero((counts[0] > counts[1])[kind[: weight.size]])
         return int(lone[self.edge[lone].argmin()])

@@ -47,10 +47,10 @@ lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
-# Whole files to each process: their fixtures are made once. Four processes for two cores: tests of
+# Whole files to each process: their fixtures are made once. Three processes for two cores: tests of
 # clusters wait much. In order: the last files are short, so all processes end at about one time.
 pytest: $(IMPORTED) ## the tests, among them those of docs, kernels and the wheel
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
 
 test-costs: export PYTEST_PLUGINS := costs
 test-costs: export PYTHONPATH := tests

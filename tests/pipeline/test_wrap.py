@@ -598,7 +598,9 @@ def test_bands_and_lines_of_costs_are_those_of_a_rolled_raster(seed: int, polygo
             # no line ends at one side of the seam alone
             rings = shapely.boundary(layer.geometry)
             x, y = shapely.get_coordinates(rings).T
-            west, east = (np.sort(y[x == end]) for end in (-0.5, case.shape[1] - 0.5))
+            # but at the first and the last row, where a line may meet the corner of the grid
+            inside = (y > -0.5) & (y < case.shape[0] - 0.5)
+            west, east = (np.sort(y[inside & (x == end)]) for end in (-0.5, case.shape[1] - 0.5))
             np.testing.assert_array_equal(west, east)
 
 

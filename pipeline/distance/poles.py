@@ -12,6 +12,7 @@ from orograph.distance.problem import Distance
 from orograph.engines.frontier.links import Links
 from orograph.kernels.relax.models import BARRIER, NORTH_SOUTH
 from orograph.kernels.relax.tile import costs_north
+from orograph.kernels.shortest_path_tree.tile import CODES
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.lengths import length_over_pole
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -20,7 +21,7 @@ from orograph.tiles.raster.raster import Raster
 
 D = TypeVar("D", bound=Distance)
 
-NORTH, SOUTH = 7, 3
+NORTH, SOUTH = CODES[-1, 0], CODES[1, 0]
 """Codes of back directions over the poles."""
 
 

@@ -32,6 +32,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "distance": lambda codes, **o: call(
         og.flow_distance, codes, HEIGHTS < 250, codes="taudem", **o
     ),
+    "downstream": lambda codes, **o: call(
+        og.downstream, codes, HEIGHTS, HEIGHTS < 250, statistics="mean", codes="taudem", **o
+    ),
     "drainage": lambda codes, **o: call(
         og.height_above_drainage, HEIGHTS, codes, HEIGHTS < 250, codes="taudem", **o
     ),

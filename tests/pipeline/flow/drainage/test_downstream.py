@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyproj import CRS
 from terrain_cases import fractal
 
 import orograph as og
+from orograph.flow.drainage import downstream as module
 
 SEEDS = [*range(6), *(pytest.param(n, marks=pytest.mark.long) for n in range(6, 90))]
 STATISTICS = ("outlet", "mean", "min", "max")
@@ -107,6 +109,25 @@ def test_any_tiling_gives_the_statistics_of_plain_walks(seed: int) -> None:
         for name in STATISTICS:
             block = found[name].values[::-1] if ascending else found[name].values
             np.testing.assert_array_equal(block, right[name], err_msg=f"{name}, tile {tile}")
+
+
+def test_sums_of_larger_grids_have_fewer_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grids of 2**31 cells and more have fewer than 31 in each word, as 64 bits hold all sums."""
+    heights = fractal(40)
+    flow = og.flow_direction(heights)
+    expected = og.downstream(flow, heights, statistics="mean")["mean"].values
+    whole = module.Downstream
+    monkeypatch.setattr(
+        module, "Downstream", lambda *given, **how: replace(whole(*given, **how), digits=6)
+    )
+    found = [
+        og.downstream(flow, heights, statistics="mean", tile=tile)["mean"].values
+        for tile in (8, 64)
+    ]
+    assert found[0].tobytes() == found[1].tobytes()
+    # of each product at most half of 2**-12 is lost, and no step is shorter than 1
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=2.0**-12)
+    assert (found[0] != expected).any()
 
 
 def test_the_value_at_the_outlet_is_what_heights_above_drainage_are_above() -> None:

@@ -8,8 +8,6 @@ to which an accessor is added: ``raster.orograph.cost_distance(sources)``.
 
 from __future__ import annotations
 
-import difflib
-
 import lazy_loader
 
 import orograph.accessor
@@ -23,7 +21,9 @@ def __getattr__(name: str) -> object:
     """Import a public name; raise AttributeError with the closest name if there is none."""
     if name in __all__:
         return _import_name(name)
-    near = difflib.get_close_matches(name, __all__, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    from orograph.tiles.arguments import closest
+
+    near = closest(name, __all__)
+    hint = f"; did you mean {near!r}?" if near else ""
     text = f"module {__name__!r} has no attribute {name!r}{hint}"
     raise AttributeError(text, name=name)

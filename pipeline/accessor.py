@@ -29,14 +29,17 @@ class _Accessor:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         from orograph.operations.operation import Operation
+        from orograph.tiles.arguments import closest
 
         function: Any = getattr(import_module("orograph"), name, None)
         if self._of_rasters and isinstance(function, Operation) and function.takes_raster:
             return function.bind(self._raster)
         if name not in self._functions:
             # copy and pickle ask for names such as ``__deepcopy__``: no list is made for these.
-            names = ", ".join([] if name.startswith("_") else self._names())
-            raise AttributeError(f"orograph has no {name!r} here; it has {names}")
+            names = [] if name.startswith("_") else self._names()
+            near = closest(name, names)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(names)}"
+            raise AttributeError(f"orograph has no {name!r} here; {hint}")
         return functools.update_wrapper(functools.partial(function, self._raster), function)
 
     def __dir__(self) -> list[str]:

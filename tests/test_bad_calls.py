@@ -1134,6 +1134,10 @@ def test_a_misspelt_operation_is_told_with_the_one_that_was_meant() -> None:
         package.watershed  # noqa: B018
     with pytest.raises(AttributeError, match=r"module 'orograph' has no attribute 'Zebra'$"):
         package.Zebra  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'flow_acc' here; did you mean 'flow_acc"):
+        xr.DataArray(GRID).orograph.flow_acc  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no 'Zebra' here; it has .*, cost_distance, "):
+        xr.DataArray(GRID).orograph.Zebra  # noqa: B018
 
 
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:

@@ -6,6 +6,7 @@ have one form: the argument, its value, the bound, the next step.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import sys
@@ -103,6 +104,13 @@ def check_number(
     if not least <= number <= most:
         raise InputError(f"{name}: {shown(value)}; {bound}")
     return int(value) if isinstance(value, Integral) and int(value) != number else number
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that begins with ``name``, else the most similar one, or None."""
+    names = list(known)
+    begun = [known for known in names if known.startswith(name)]
+    return next(iter(begun or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def check_choice(name: str, value: object, known: Sequence[_Choice]) -> _Choice:

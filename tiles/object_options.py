@@ -7,7 +7,6 @@ secrets, so neither a repr nor a message shows one.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from orograph.tiles.arguments import closest
 from orograph.tiles.errors import InputError
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def check_storage_options(options: object) -> StorageOptions:
         plain = re.sub("^(aws|google|azure_storage|azure)_", "", name.lower())
         plain = {"endpoint_url": "endpoint"}.get(plain, plain)
         if plain not in _KNOWN:
-            near = difflib.get_close_matches(plain, _KNOWN, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "obstore's documentation lists them"
+            near = closest(plain, _KNOWN)
+            hint = f"did you mean {near!r}?" if near else "obstore's documentation lists them"
             raise InputError(f"storage_options: {name!r} is not an option of a store; {hint}")
         checked[plain] = _value(name, value, _KNOWN[plain])
     return StorageOptions(tuple(sorted(checked.items())))

@@ -30,7 +30,16 @@ from orograph.tiles.system import cores
 
 MOST_THREADS = 1024
 
-config = Config(
+
+class Settings(Config):
+    """Settings of donfig that show their values."""
+
+    def __repr__(self) -> str:
+        """Return the settings and their values, one a line."""
+        return "\n".join(f"{name}: {value!r}" for name, value in sorted(self.config.items()))
+
+
+config = Settings(
     "orograph",
     defaults=[
         {

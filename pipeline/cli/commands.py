@@ -203,16 +203,11 @@ SPECIAL = (
     *(
         Command(
             operation,
-            tuple(aliases),
             out=VECTOR_FILE,
             cluster=False,
             after=_print_geometries,
         )
-        for operation, *aliases in (
-            ("polygonize",),
-            ("isochrones",),
-            ("region_network", "region-network"),
-        )
+        for operation in ("polygonize", "isochrones", "region_network")
     ),
     Command(
         "zonal",

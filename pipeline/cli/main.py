@@ -33,7 +33,7 @@ from orograph.run.cluster.clusters import (
     LateClient,
     has_dashboard,
 )
-from orograph.run.feedback import SECONDS_OF_SILENCE
+from orograph.run.feedback import SECONDS_OF_SILENCE, shows_progress
 from orograph.tiles.arguments import check_integer, check_path
 from orograph.tiles.object_options import use_storage_options
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Interrupted it is 130, and after SIGTERM 143; what a run has saved stays.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words[0] if words else "").parse_args(words)
+    options = _parser(words[0].replace("-", "_") if words else "").parse_args(words)
     # Python sets signal handlers in the main thread alone.
     before = None
     if threading.current_thread() is threading.main_thread():
@@ -275,12 +275,14 @@ def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     """Show a progress bar until the run ends, if it takes long; return its result."""
     from tqdm import tqdm
 
+    shown = shows_progress()  # not in a log
     if run.dashboard_link:
         print(f"dashboard: {run.dashboard_link}", file=sys.stderr)
-    elif not has_dashboard():
+    elif shown and not has_dashboard():
         print(f"dashboard: none, as it needs bokeh: {INSTALL_DASHBOARD}", file=sys.stderr)
     total = run.progress().total or None
-    with tqdm(desc=name, unit="task", total=total, delay=SECONDS_OF_SILENCE) as bar:
+    bar_of = {"desc": name, "unit": "task", "total": total, "disable": not shown}
+    with tqdm(**bar_of, delay=SECONDS_OF_SILENCE) as bar:
         while True:
             # The status first: if the run ends in between, the bar is drawn once more.
             running = run.status == "running"

@@ -35,9 +35,13 @@ FLAGS = {
 
 
 def print_attributes(result: Any, options: Namespace) -> None:
-    """Print the attributes of a result, one in each line."""
+    """Print where a result is and what it has, and its attributes, one in each line."""
+    variables = list(getattr(result, "data_vars", ()))
+    if variables and getattr(options, "out", None):
+        print(f"{options.out}: {', '.join(variables)}")
     for name, value in result.attrs.items():
-        print(f"{name}: {value}")
+        if name != "Conventions":
+            print(f"{name}: {value}")
 
 
 @dataclass(frozen=True)

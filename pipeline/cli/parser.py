@@ -6,11 +6,11 @@ And ``--storage-option KEY=VALUE``, which all commands have that open stores.
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from orograph.tiles.arguments import closest
 from orograph.tiles.errors import InputError
 from orograph.tiles.object_options import is_secret
 
@@ -98,9 +98,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse arguments; report an unknown option before a missing argument."""
-        if self._subparsers is None:  # else the words are those of a command
+        """Parse arguments; report an unknown command or option before a missing argument."""
+        if self._subparsers is None:
             self._refuse_unknown(args or [])
+        else:
+            args = self._name_command(args or [])
         found, rest = super().parse_known_args(args, namespace)
         if not hasattr(found, "parser"):
             found.parser = self
@@ -113,9 +115,28 @@ class Parser(argparse.ArgumentParser):
             if name == "--":
                 return
             if name.startswith("--") and name not in options:
-                begun = [option for option in options if option.startswith(name)]
-                near = begun[:1] or difflib.get_close_matches(name, options, n=1)
-                self.error(f"{name}: unknown" + "".join(f"; did you mean {o}?" for o in near))
+                places = [action.dest for action in self._actions if not action.option_strings]
+                if name[2:].replace("-", "_") in places:
+                    usage = " ".join([self.prog, *places])
+                    self.error(f"{name}: given by its place, as in {usage}")
+                near = closest(name, options)
+                self.error(f"{name}: unknown" + (f"; did you mean {near}?" if near else ""))
+
+    def _name_command(self, words: Sequence[str]) -> list[str]:
+        """Return the words with the command by its own name; refuse one that is unknown."""
+        groups = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        names = next(groups).choices
+        for at, word in enumerate(words):
+            # Operations have underscores in Python; in the shell hyphens are as usual.
+            plain = word.replace("-", "_")
+            if plain in names and word not in names:
+                return [*words[:at], plain, *words[at + 1 :]]
+            if not word.startswith("-"):
+                if word not in names:
+                    near = closest(plain, names)
+                    self.error(f"{word}: unknown" + (f"; did you mean {near}?" if near else ""))
+                break
+        return list(words)
 
     def in_shell(self, message: str) -> str:
         """Replace argument names in a message by the command-line options they stand for."""

@@ -10,6 +10,7 @@ import orograph as og
 from orograph.distance.costs.surface import SLOPES
 from orograph.kernels.relax.models import NAMED
 from orograph.operations.operation import public_operations
+from orograph.tiles.arguments import closest
 from orograph.tiles.graph.store import is_graph
 
 if TYPE_CHECKING:
@@ -102,7 +103,10 @@ def _operation(name: str) -> og.Operation[..., Any]:
     for command in commands():
         known |= dict.fromkeys((command.name, *command.aliases), command.operation)
     operations = {**public_operations(), "index": og.DistanceIndex.build}
-    found = {**known, **operations, "distance_index": og.DistanceIndex.build}.get(name)
-    if found is None:
-        raise og.InputError(f"operation: {name!r} is unknown; use one of {', '.join(operations)}")
-    return found
+    found = {**known, **operations, "distance_index": og.DistanceIndex.build}
+    plain = name.replace("-", "_")
+    if plain not in found:
+        near = closest(plain, found)
+        hint = f"did you mean {near!r}?" if near else f"use one of {', '.join(operations)}"
+        raise og.InputError(f"operation: {name!r} is unknown; {hint}")
+    return found[plain]

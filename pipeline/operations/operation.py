@@ -7,7 +7,6 @@ lazily, and planned.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
@@ -26,6 +25,7 @@ from orograph.run.job import refuse_wrap
 from orograph.run.launch import launch, launch_later
 from orograph.run.options import RunSpec
 from orograph.tiles import html
+from orograph.tiles.arguments import closest
 from orograph.tiles.errors import InputError, own_errors
 from orograph.tiles.object_options import use_storage_options
 from orograph.tiles.raster.raster import StoreRaster
@@ -353,6 +353,6 @@ def _refuse_unknown(name: str, kwargs: Mapping[str, Any], known: Iterable[str]) 
     names = list(known)
     for keyword in kwargs:
         if keyword not in names:
-            near = difflib.get_close_matches(keyword, names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
+            near = closest(keyword, names)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(names)}"
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}; {hint}")

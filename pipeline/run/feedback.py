@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
@@ -92,30 +92,15 @@ class _Compilations:
         self.running += 1
         if not self._said and setting("progress") is not False:
             self._said = True
-            dtype = _first_dtype(event.data["args"])
             print(
-                f"orograph: compiling kernels{f' for {dtype}' if dtype else ''}, once for each "
-                "operation and dtype (`orograph compile` does it beforehand)",
+                "orograph: compiling kernels, once for each operation and dtype "
+                "(`orograph compile` does it beforehand)",
                 file=sys.stderr,
                 flush=True,
             )
 
     def on_end(self, event: Any) -> None:
         self.running -= 1
-
-
-def _first_dtype(kinds: Iterable[Any]) -> str:
-    """Return the dtype of the first array among Numba argument types, or "" if there is none.
-
-    The first kernel reads the raster. Arrays may stand in tuples, such as those of a tile's state.
-    """
-    for kind in kinds:
-        if hasattr(kind, "ndim"):
-            return str(kind.dtype)
-        found = _first_dtype(getattr(kind, "types", ()))
-        if found:
-            return found
-    return ""
 
 
 @cache

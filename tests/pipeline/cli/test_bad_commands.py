@@ -503,6 +503,12 @@ SAYS = {
     "cost dem.tif out.zarr --point 0 0 --max-costs=5": "--max-costs: unknown; did you mean --max-c",
     "cost dem.tif out.zarr --point 0 0 --maxcost 5": "--maxcost: unknown; did you mean --max-cost?",
     "mst dem.tif --over": "--over: unknown; did you mean --overwrite?",
+    "watershed dem.tif": "watershed: unknown; did you mean watersheds?",
+    "graph rea dem.gr": "rea: unknown; did you mean read?",
+    "plan flow-acc dem.tif": "did you mean 'flow_accumulation'?",
+    "flow-accumulation dem.tif out.zarr --outt 1": "orograph flow_accumulation: --outt: unknown",
+    "streams f.zarr a.zarr --threshold 9 s.zarr": "--threshold: given by its place, as in orograph "
+    "streams direction accumulation threshold out",
     "index build dem.tif i.zarr --zoom": "--zoom: unknown; see orograph index build --help",
     "mst dem.tif taken.zarr": "pass --overwrite to replace it",
     "cost dem.tif out.zarr --point 0 0 --max-cost=-1": "--max-cost: -1",

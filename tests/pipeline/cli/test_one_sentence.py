@@ -50,7 +50,7 @@ def said(process: subprocess.Popen[str]) -> list[str]:
     One of these says that kernels are compiled, where the cache has none yet.
     """
     lines = process.communicate(timeout=120)[0].replace("\r", "\n").splitlines()
-    progress = "dashboard: ", "cost_distance: ", "orograph: compiling kernels for "
+    progress = "dashboard: ", "cost_distance: ", "orograph: compiling kernels, "
     return [line for line in lines if line.strip() and not line.startswith(progress)]
 
 

@@ -69,6 +69,13 @@ EVERYWHERE = {
     "barriers": bad.BARRIERS,
     "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),
 }
+LOOK = {
+    "column": bad.kind(5, "x", True, [1], optional=True, shows=False),
+    "cmap": bad.kind(5, "x", True, ["magma"], optional=True),
+    "vmin": bad.number(bad.NAN, bad.INF, optional=True),
+    "vmax": bad.number(bad.NAN, bad.INF, optional=True),
+    "unit": bad.choice("h", "d", optional=True),
+}
 COST_MODEL = {
     "raster": bad.RASTER,
     "barriers": bad.BARRIERS,
@@ -766,6 +773,8 @@ FUNCTIONS = {
             "result": bad.RASTER,
             "sources": bad.OPTIONAL_POINTS,
             "basemap": bad.OPTIONAL_RASTER,
+            **LOOK,
+            "title": bad.kind(5, True, [1], optional=True),
             "ax": bad.kind(5, "x", True, GRID, optional=True, shows=False),
             "max_pixels": bad.integer(1, 2**16),
         },
@@ -777,6 +786,7 @@ FUNCTIONS = {
             "result": bad.RASTER,
             "sources": bad.OPTIONAL_POINTS,
             "basemap": bad.OPTIONAL_RASTER,
+            **LOOK,
             "map": bad.kind(5, "x", True, GRID, optional=True, shows=False),
             "tiles": bad.kind(5, True, "", 1.5, optional=True),
             "opacity": bad.kind(-1, 1.5, bad.NAN, "x", None, [1], True),
@@ -1108,8 +1118,8 @@ SECRETS = [
 
 @pytest.mark.parametrize(
     ("function", "parameter"),
-    # not addresses of data: PROJ reads one, and the browser the other
-    [case for case in PARAMETERS if case.values[1] not in ("crs", "tiles")],
+    # not addresses of data: PROJ reads one, the browser another, and a title may be any text
+    [case for case in PARAMETERS if case.values[1] not in ("crs", "tiles", "title")],
 )
 def test_no_message_repeats_a_secret_of_an_address(
     function: Function,

@@ -11,9 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.forest.edges import forest_lines
-from orograph.plotting.layers import LAYERS, MOST_CLASSES, PATHS, SOURCES, colour_areas
+from orograph.plotting.layers import (
+    LAYERS,
+    MOST_CLASSES,
+    PATHS,
+    SOURCES,
+    Coloured,
+    colour_layer,
+)
+from orograph.plotting.look import Look
 from orograph.plotting.plot import MOST_PIXELS, move_points, read_result, units_of
-from orograph.plotting.rasters import Drawing, colour_raster, is_drawn_as_lines, lazily
+from orograph.plotting.rasters import LOOK, Drawing, colour_raster, is_drawn_as_lines, lazily
 from orograph.plotting.relief import shadows
 from orograph.plotting.sampled_raster import HALF, Extent, read_picture
 from orograph.plotting.tables import read_marks
@@ -27,6 +35,7 @@ from orograph.tiles.vector.layer import VectorLayer, VectorLike
 
 if TYPE_CHECKING:
     from folium import FeatureGroup, Map
+    from matplotlib.colors import Colormap
 
     from orograph.tiles.raster.points import PointsLike
 
@@ -39,6 +48,11 @@ def explore(
     result: RasterLike | VectorLike,
     *,
     variable: str | None = None,
+    column: str | None = None,
+    cmap: str | Colormap | None = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    unit: str | None = None,
     sources: PointsLike | None = None,
     basemap: RasterLike | None = None,
     map: Map | None = None,
@@ -58,6 +72,8 @@ def explore(
         Result to draw, as for `plot`. It needs a CRS.
     variable : str, optional
         Raster of a Dataset to draw; by default the one that the operation is named for.
+    column, cmap, vmin, vmax, unit
+        Colours of values, as for `plot`.
     sources : sequence of (x, y), or vector layer, optional
         Sources to mark; by default those that `plot` marks.
     basemap : DataArray, array or path, optional
@@ -104,6 +120,7 @@ def explore(
         raise InputError(f"tiles: {shown(tiles)}; give the name or address of tiles, or None")
     if map is not None and not isinstance(map, folium.Map):
         raise InputError(f"map: {shown(map)}; it must be a folium.Map, or be left out")
+    look = Look.checked(cmap, vmin, vmax, unit, column)
     table, layer, raster, crs, marked = read_result(result, variable, sources)
     if crs is None:
         raise InputError(
@@ -115,10 +132,11 @@ def explore(
     within = (-HALF, HALF)
     drawing = shades = None
     if raster is not None and is_drawn_as_lines(raster):
+        look.refuse(LOOK._fields, "a forest, which is drawn as lines")
         layer = forest_lines(lazily(raster))
     elif raster is not None:
         units = units_of(result, raster)
-        drawing = colour_raster(raster, MERCATOR, max_pixels, units, within=within)
+        drawing = colour_raster(raster, MERCATOR, max_pixels, units, look, within=within)
     if terrain is not None:
         shades = read_picture(terrain, MERCATOR, max_pixels, "basemap", within)
     title = str(raster.attrs.get("long_name") or raster.name) if raster is not None else "layer"
@@ -134,16 +152,17 @@ def explore(
     if shades is not None:
         groups.append(folium.FeatureGroup("hillshade"))
         bounds.append(_add_image(groups[-1], shadows(shades, MERCATOR), shades.extent, 1.0))
-    classes: tuple[tuple[str, Any], ...] = () if drawing is None else drawing.classes
+    coloured = None
     if layer is not None:
         is_path = isinstance(result, LeastCostPath | LeastCostPaths)
         name = "path" if is_path else title
         placed = _on_map(layer, "result", first)
-        areas = colour_areas(placed)
-        groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, areas and areas[1]))
+        coloured = colour_layer(placed, look)
+        fills = None if coloured is None else coloured.colours
+        groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, fills))
         bounds.append(placed.points()[0])
-        classes = areas[0] if areas is not None else classes
     if table is not None:
+        look.refuse(LOOK._fields, "tables")
         from shapely import LineString
 
         _, paths, marks = read_marks(table)
@@ -163,10 +182,11 @@ def explore(
     m = folium.Map(tiles=tiles, control_scale=True) if map is None else map
     for group in groups:
         group.add_to(m)
-    if drawing is not None and drawing.scale is not None:
-        _add_colorbar(m, drawing)
-    elif classes:
-        _add_classes(m, classes, drawing.label if drawing is not None else "")
+    legend = drawing or coloured
+    if legend is not None and legend.scale is not None:
+        _add_colorbar(m, legend)
+    elif legend is not None and legend.classes:
+        _add_classes(m, legend.classes, legend.label)
     if map is None:
         folium.LayerControl().add_to(m)
         (left, bottom), (right, top) = _around(bounds)
@@ -221,9 +241,10 @@ def _shapes(layer: VectorLayer, name: str, colour: str, fills: Array | None = No
         }
         feature["properties"] = properties
         fill = colour if fills is None else to_hex(fills[number])
+        outlined = fills is not None and "Polygon" in feature["geometry"]["type"]
         feature["style"] = {
-            "color": colour if fills is None else "#202020",
-            "weight": 3 if fills is None else 1,
+            "color": "#202020" if outlined else fill,
+            "weight": 1 if outlined else 3,
             "fillColor": fill,
             "fillOpacity": 0.2 if fills is None else 0.7,
         }
@@ -270,7 +291,7 @@ def _text(text: str) -> str:
     return re.sub(r"[`$\\{}]", lambda sign: f"&#{ord(sign[0])};", escape(text))
 
 
-def _add_colorbar(m: Map, drawing: Drawing) -> None:
+def _add_colorbar(m: Map, drawing: Drawing | Coloured) -> None:
     """Add a colour bar that places each colour according to the norm of the values."""
     from branca.colormap import LinearColormap
 

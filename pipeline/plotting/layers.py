@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.plotting.colours import PALETTE, as_rgb, spread_colours
-from orograph.plotting.frame import add_classes
+from orograph.plotting.colours import GREY, PALETTE, as_rgb, spread_colours
+from orograph.plotting.frame import add_classes, add_colorbar
+from orograph.plotting.look import Look, column_of
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+
+    from orograph.tiles.vector.layer import Geometries
 
 PATHS, LAYERS, SOURCES, OUTLINES = "#d1495b", "#2f6fde", "#ffd23f", "#202020"
 HALO = 1.6  # points on each side of a line
@@ -29,7 +33,12 @@ def halo(width: float) -> list[Any]:
 
 
 def draw_layer(
-    axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8, label: str | None = None
+    axes: Axes,
+    layer: VectorLayer,
+    colour: str,
+    width: float = 1.8,
+    label: str | None = None,
+    look: Look | None = None,
 ) -> None:
     """Draw a layer: lines and outlines with a halo, points with a light edge."""
     from matplotlib.collections import LineCollection
@@ -37,22 +46,34 @@ def draw_layer(
 
     from orograph.tiles.vector.burn import simple_parts
 
-    areas = colour_areas(layer)
-    if areas is not None:
-        colour, width = OUTLINES, 0.8
-        _fill_areas(axes, layer, areas[1])
-        name_classes(axes, list(areas[0]))
-    parts, _ = simple_parts(layer.geometry)
+    parts, of = simple_parts(layer.geometry)
     kinds = get_dimensions(parts)
+    inks: Any = np.full(len(parts), colour, object)
+    drawing = colour_layer(layer, look)
+    if drawing is not None:
+        inks = [tuple(rgb) for rgb in drawing.colours[of].tolist()]
+        if (kinds == 2).any():
+            colour, width = OUTLINES, 0.8
+            areas = get_dimensions(layer.geometry) == 2
+            _fill_areas(axes, layer.geometry[areas], drawing.colours[areas])
+        if drawing.scale is not None:
+            add_colorbar(axes, drawing.scale, drawing.label)
+        else:
+            name_classes(axes, list(drawing.classes), drawing.label)
     outlines, _ = simple_parts(boundary(parts[kinds == 2]))
     lines = [get_coordinates(line) for line in [*parts[kinds == 1], *outlines]]
-    collection = LineCollection(lines, linewidths=width, colors=colour)
+    of_lines = [ink for ink, kind in zip(inks, kinds, strict=True) if kind == 1]
+    colours = [*of_lines, *[colour] * len(outlines)]
+    collection = LineCollection(lines, linewidths=width, colors=colours or colour)
     if width > 1:  # a halo would hide other lines of a dense net
         collection.set_path_effects(halo(width))
     collection.set_label(label if lines else None)
     axes.add_collection(collection)
     points = get_coordinates(parts[kinds == 0])
-    if len(points):
+    if len(points) and drawing is not None:
+        of_points = [ink for ink, kind in zip(inks, kinds, strict=True) if kind == 0]
+        axes.scatter(*points.T, s=36, c=of_points, edgecolors="white", zorder=3)
+    elif len(points):
         draw_points(axes, points, "o", colour, None if lines else label, size=6, edge="white")
     axes.autoscale_view()
 
@@ -80,13 +101,46 @@ def draw_points(
     )
 
 
-def colour_areas(
-    layer: VectorLayer,
-) -> tuple[tuple[tuple[str, Any], ...], npt.NDArray[np.float64]] | None:
-    """Return the classes of isochrones and polygons of labels, and the colour of each area.
+class Coloured(NamedTuple):
+    """Colours of the geometries of a layer, and their legend."""
 
-    None for any other layer.
+    colours: npt.NDArray[np.float64]
+    """Red, green and blue of each geometry, from 0 to 1; grey where there is no value."""
+    label: str = ""
+    """Label of the colour bar, or title of the classes."""
+    scale: ScalarMappable | None = None
+    """Norm and colour map of the values; None where there are classes."""
+    classes: tuple[tuple[str, Any], ...] = ()
+    """Names and colours of the classes."""
+
+
+def colour_layer(layer: VectorLayer, look: Look | None) -> Coloured | None:
+    """Return the colours of a layer by the column that is chosen, or of areas by their kind.
+
+    Numbers are coloured as values, all else as classes. Without a column isochrones and polygons of
+    labels have colours; None for any other layer.
     """
+    from matplotlib.cm import ScalarMappable
+
+    if look is None or look.column is None:
+        if look is not None:
+            look.refuse(("cmap", "vmin", "vmax", "unit"), "layers without column=")
+        return _colour_areas(layer)
+    values, units = column_of(layer, look.column), layer.units.get(look.column)
+    if values.dtype.kind in "iuf":
+        scaled, units = look.scaled(values.astype(float), units)
+        scale = ScalarMappable(look.norm(scaled), look.cmap or "viridis")
+        colours = scale.to_rgba(np.ma.masked_invalid(scaled))[:, :3]
+        colours[~np.isfinite(scaled)] = GREY
+        return Coloured(colours, f"{look.column} [{units}]" if units else look.column, scale)
+    look.refuse(("cmap", "vmin", "vmax", "unit"), f"{look.column}, whose values are classes")
+    names, index = np.unique([str(value) for value in values], return_inverse=True)
+    inks = as_rgb(PALETTE)[np.arange(names.size) % len(PALETTE)]
+    return Coloured(inks[index], look.column, classes=tuple(zip(names.tolist(), inks)))
+
+
+def _colour_areas(layer: VectorLayer) -> Coloured | None:
+    """Return the colours of isochrones and polygons of labels; None for any other layer."""
     from matplotlib import colormaps
     from shapely import STRtree, get_dimensions
 
@@ -109,17 +163,17 @@ def colour_areas(
         # Areas that touch are neighbours and get different colours; each also meets itself.
         pairs = index[STRtree(layer.geometry).query(layer.geometry, predicate="intersects")]
         colours = as_rgb(PALETTE)[spread_colours(values.size, pairs[:, pairs[0] != pairs[1]])]
-    return tuple(zip(names, colours)), colours[index]
+    return Coloured(colours[index], classes=tuple(zip(names, colours)))
 
 
-def _fill_areas(axes: Axes, layer: VectorLayer, colours: npt.NDArray[np.float64]) -> None:
+def _fill_areas(axes: Axes, areas: Geometries, colours: npt.NDArray[np.float64]) -> None:
     """Fill areas with a colour each."""
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
     from shapely import get_coordinates, get_parts, get_rings
 
     paths = []
-    for geometry in layer.geometry:
+    for geometry in areas:
         # All rings of an area as one compound path, so that holes stay empty.
         rings = [Path(get_coordinates(ring), closed=True)
                  for part in get_parts([geometry]) for ring in get_rings([part])]  # fmt: skip

@@ -10,7 +10,8 @@ import numpy as np
 from orograph.kernels.relax.models import MODELS
 from orograph.plotting.frame import draw_scale_bar, name_axes, same_view, set_aspect, update_marks
 from orograph.plotting.layers import LAYERS, PATHS, SOURCES, draw_layer, draw_points
-from orograph.plotting.rasters import draw_raster
+from orograph.plotting.look import Look
+from orograph.plotting.rasters import LOOK, draw_raster
 from orograph.plotting.relief import draw_relief
 from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
 
 # what a result is drawn by, in this order
 _MAIN = (*COSTS, "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
@@ -49,6 +51,12 @@ def plot(
     result: RasterLike | VectorLike,
     *,
     variable: str | None = None,
+    column: str | None = None,
+    cmap: str | Colormap | None = None,
+    vmin: float | None = None,
+    vmax: float | None = None,
+    unit: str | None = None,
+    title: str | None = None,
     sources: PointsLike | None = None,
     basemap: RasterLike | None = None,
     ax: Axes | None = None,
@@ -70,6 +78,18 @@ def plot(
         - peaks, passes and depressions as points, with key cols, paths and spill cells.
     variable : str, optional
         Raster of a Dataset to draw; by default the one that the operation is named for.
+    column : str, optional
+        Column of a layer by which its shapes are coloured: numbers by value, such as the order of
+        streams, anything else as classes.
+    cmap : str or matplotlib Colormap, optional
+        Colours of values.
+    vmin, vmax : float, optional
+        Values of the first and the last colour, in ``unit`` if that is given; by default the least
+        and the greatest.
+    unit : str, optional
+        Unit in which values are shown, as for `convert_units`.
+    title : str, optional
+        Title of the axes; by default the name of a raster.
     sources : sequence of (x, y), or vector layer, optional
         Points, lines or areas to mark as sources, in the form given to the operation. By default
         the sources that the result shows are marked: at most 256 cells whose back direction, hops
@@ -93,7 +113,8 @@ def plot(
     Raises
     ------
     InputError
-        If the argument cannot be drawn, or cannot be reprojected to the CRS of the axes.
+        If the argument cannot be drawn, or cannot be reprojected to the CRS of the axes; if colours
+        are chosen for classes, which have their own.
     OrographError
         If matplotlib is not installed.
 
@@ -119,6 +140,9 @@ def plot(
     max_pixels = check_integer("max_pixels", max_pixels, 1, MOST_PIXELS)
     if ax is not None and not hasattr(ax, "imshow"):
         raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")
+    if not (title is None or isinstance(title, str)):
+        raise InputError(f"title: {shown(title)}; it must be text, or be left out")
+    look = Look.checked(cmap, vmin, vmax, unit, column)
     table, layer, raster, crs, marked = read_result(result, variable, sources)
     terrain = None if basemap is None else open_raster(basemap, argument="basemap")
     axes = ax if ax is not None else pyplot.subplots(figsize=(8, 6), layout="compressed")[1]
@@ -131,6 +155,7 @@ def plot(
         with same_view(axes):
             draw_relief(axes, terrain, target, max_pixels)
     if table is not None:
+        look.refuse(LOOK._fields, "tables")
         with same_view(axes):
             draw_table(axes, table, lambda points: move_points(points, crs, target))
     elif layer is not None:
@@ -141,12 +166,13 @@ def plot(
                 layer.in_crs(target, "result") if before else layer,
                 PATHS if is_path else LAYERS,
                 label="path" if is_path else None,
+                look=look,
             )
     elif raster is not None and before:
         with same_view(axes):
-            draw_raster(axes, raster, target, max_pixels, units_of(result, raster))
+            draw_raster(axes, raster, target, max_pixels, units_of(result, raster), look)
     elif raster is not None:
-        draw_raster(axes, raster, target, max_pixels, units_of(result, raster))
+        draw_raster(axes, raster, target, max_pixels, units_of(result, raster), look)
         # Without coordinates the first row is drawn at the top.
         if raster.georeference.y is None and not axes.yaxis_inverted():
             axes.invert_yaxis()
@@ -155,6 +181,8 @@ def plot(
             _mark_sources(axes, marked, crs, target)
     if empty:
         set_aspect(axes, target)
+    if title is not None:
+        axes.set_title(title, wrap=True)
     name_axes(axes, target)
     update_marks(axes)
     # The bar comes last: its length and its corner depend on all that is drawn.

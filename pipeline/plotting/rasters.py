@@ -15,6 +15,7 @@ from orograph.plotting.colours import COMPASS, PALETTE, as_rgb, region_colours
 from orograph.plotting.frame import add_colorbar
 from orograph.plotting.labels import paint_regions
 from orograph.plotting.layers import PATHS, draw_layer, name_classes
+from orograph.plotting.look import Look
 from orograph.plotting.sampled_raster import Extent, Picture, read_picture
 from orograph.results.names import name_labels
 from orograph.tiles.arrays import Array
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from orograph.tiles.grid.crs import CRSLike
 
 _NUMBERED = {"labels", "allocation", "depression", "watershed", "link"}
+_CLASSES = {*_NUMBERED, "back_direction"}
 _WITH_BACKGROUND = {"labels", "depression", "link"}
 _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "north",
            "north-east")  # fmt: skip
+LOOK = Look()
 SOURCE = np.zeros(3)
 # Most cells of a forest that is drawn as lines, and most labels that are named.
 MOST_LINES = 2**18
@@ -85,15 +88,21 @@ def is_drawn_as_lines(raster: Raster) -> bool:
 
 
 def draw_raster(
-    axes: Axes, raster: Raster, crs: CRSLike | None, max_pixels: int, units: str | None
+    axes: Axes,
+    raster: Raster,
+    crs: CRSLike | None,
+    max_pixels: int,
+    units: str | None,
+    look: Look = LOOK,
 ) -> None:
     """Draw a raster on axes whose map has the given CRS."""
     axes.set_title(str(raster.attrs.get("long_name") or raster.name or ""), wrap=True)
     if is_drawn_as_lines(raster):
+        look.refuse(LOOK._fields, "a forest, which is drawn as lines")
         lines = forest_lines(lazily(raster))
         draw_layer(axes, lines if crs is None else lines.in_crs(crs, "result"), PATHS, width=0.6)
         return
-    drawing = colour_raster(raster, crs, max_pixels, units)
+    drawing = colour_raster(raster, crs, max_pixels, units, look)
     how: dict[str, Any] = {}
     if drawing.scale is not None:
         how = {"cmap": drawing.scale.cmap, "norm": drawing.scale.norm}
@@ -107,10 +116,18 @@ def draw_raster(
 
 
 def colour_raster(
-    raster: Raster, crs: CRSLike | None, max_pixels: int, units: str | None, **how: Any
+    raster: Raster,
+    crs: CRSLike | None,
+    max_pixels: int,
+    units: str | None,
+    look: Look = LOOK,
+    **how: Any,
 ) -> Drawing:
     """Return the colours of a raster on a map with the given CRS; ``how`` is for `read_picture`."""
     name = raster.name or ""
+    look.refuse(("column",), "rasters")
+    if name in _CLASSES or raster.attrs.get("flow_codes") in ENCODINGS:
+        look.refuse(LOOK._fields, f"{name}, whose values are classes")
     picture = read_picture(raster, crs, max_pixels, **how)
     if name in _NUMBERED:
         # 0 is the background of some labels, and a label like others of the rest.
@@ -126,7 +143,7 @@ def colour_raster(
         steps = numbers[picture.cells.astype(int) - LOWEST].astype(int)
         # Steps are counted counterclockwise from the east, colours clockwise.
         return _directions(picture, -steps % 8, steps == SINK, "flow to the", "pit")
-    return _values(name, picture, units)
+    return _values(name, picture, units, look)
 
 
 def lazily(raster: Raster) -> Any:
@@ -139,11 +156,11 @@ def lazily(raster: Raster) -> Any:
     return xr.DataArray(cells, place.coords(), (place.y_name, place.x_name), "edges")
 
 
-def _values(name: str, picture: Picture, units: str | None) -> Drawing:
+def _values(name: str, picture: Picture, units: str | None, look: Look) -> Drawing:
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LogNorm, Normalize, PowerNorm
+    from matplotlib.colors import Normalize
 
-    cells, known = picture.cells, picture.known
+    (cells, units), known = look.scaled(picture.cells, units), picture.known
     scale = _SCALES.get(name, _Scale())
     if name == "edges":
         # A forest too large for lines: the number of edges that begin in a cell.
@@ -153,16 +170,9 @@ def _values(name: str, picture: Picture, units: str | None) -> Drawing:
     if scale.positive:
         known = known & (cells > 0)
     drawn = np.ma.masked_array(cells, ~known)
-    low, high = (float(drawn.min()), float(drawn.max())) if known.any() else (0.0, 1.0)
-    norm: Normalize = Normalize(low, high)
-    if known.any() and scale.spread == "log":
-        norm = LogNorm(low, high)
-    elif known.any() and scale.spread == "root":
-        norm = PowerNorm(0.5, 0, high)
-    elif name == "direction":
-        norm = Normalize(0, 2 * math.pi)
+    norm = Normalize(0, 2 * math.pi) if name == "direction" else look.norm(drawn, scale.spread)
     label = f"{name} [{units}]" if units else name
-    return Drawing(drawn, picture.extent, label, ScalarMappable(norm, scale.colours))
+    return Drawing(drawn, picture.extent, label, ScalarMappable(norm, look.cmap or scale.colours))
 
 
 def _numbers(picture: Picture, attrs: Mapping[str, Any]) -> Drawing:

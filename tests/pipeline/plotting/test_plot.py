@@ -15,7 +15,7 @@ import pyproj
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
-from shapely import Point, box
+from shapely import LineString, Point, box
 
 import orograph as og
 
@@ -532,3 +532,52 @@ def test_paths_of_a_table_are_cut_at_the_seam_of_a_globe() -> None:
     lines = [line.get_xdata() for line in og.plot(table).lines if line.get_linestyle() != "None"]
     assert len(lines) == 2
     assert all(np.abs(np.diff(line)).max() <= 1 for line in lines)
+
+
+def test_colours_are_chosen(dem: xr.DataArray) -> None:
+    walk = og.walking_time(dem, START)
+    axes = og.plot(walk, unit="min", cmap="magma", vmin=1, vmax=5, title="Minutes")
+    (image,) = axes.images
+    assert (image.cmap.name, *image.get_clim(), axes.get_title()) == ("magma", 1, 5, "Minutes")
+    np.testing.assert_allclose(image.get_array(), walk["time"].values / 60)
+    assert "time [min]" in texts(axes)
+    (image,) = og.plot(walk, vmax=1e-3).images  # all values but those of the sources lie beyond
+    assert image.get_clim() == (0, 1e-3)
+    accumulation = og.flow_accumulation(dem, method="d8")
+    assert og.plot(accumulation, vmin=10).images[0].get_clim()[0] == 10
+    with pytest.raises(og.InputError, match=r"vmin: 0; it must be above 0"):
+        og.plot(accumulation, vmin=0)
+    with pytest.raises(og.InputError, match=r"vmin: 5; it must be below vmax, 5"):
+        og.plot(dem, vmin=5, vmax=5)
+    with pytest.raises(og.InputError, match=r"unit: 'km', but result is in 's'"):
+        og.plot(walk, unit="km")
+    with pytest.raises(og.InputError, match=r"vmax: not for direction, whose values are classes"):
+        og.plot(og.flow_direction(dem), vmax=5)
+    with pytest.raises(og.InputError, match="cmap: not for tables"):
+        og.plot(og.peaks(dem), cmap="magma")
+    with pytest.raises(og.InputError, match="column: not for rasters"):
+        og.plot(dem, column="order")
+    matplotlib.pyplot.close("all")
+
+
+def test_layers_are_coloured_by_a_column() -> None:
+    shapes = [LineString([(0, 0), (9, 9)]), Point(2, 5), box(4, 0, 8, 3), Point(9, 0)]
+    columns = {"order": [1, 2, 3, np.nan], "kind": ["a", "b", "a", "c"]}
+    layer = geopandas.GeoDataFrame(columns, geometry=shapes, crs=32633)
+    axes = og.plot(layer, column="order", cmap="magma", vmax=3, vmin=0)
+    ink = matplotlib.colormaps["magma"]
+    area, line, points = axes.collections
+    np.testing.assert_allclose(line.get_edgecolor()[0], ink(1 / 3))
+    np.testing.assert_allclose(area.get_facecolor()[0], ink(1.0))
+    np.testing.assert_allclose(points.get_facecolor()[0], ink(2 / 3))
+    np.testing.assert_allclose(points.get_facecolor()[1, :3], 0.6)  # without a value
+    assert "order" in texts(axes)
+    axes = og.plot(layer, column="kind")
+    assert {"kind", "a", "b", "c"} <= set(texts(axes))
+    with pytest.raises(og.InputError, match=r"column: 'Order'; the layer has order, kind"):
+        og.plot(layer, column="Order")
+    with pytest.raises(og.InputError, match=r"vmin: not for kind, whose values are classes"):
+        og.plot(layer, column="kind", vmin=0)
+    with pytest.raises(og.InputError, match=r"cmap: not for layers without column="):
+        og.plot(layer, cmap="magma")
+    matplotlib.pyplot.close("all")

@@ -77,12 +77,21 @@ def test_an_operation_is_planned_by_the_name_of_its_command(
     assert capsys.readouterr().out.startswith(f"{operation} of 500 x 600 cells")
 
 
-@pytest.mark.parametrize(("silence", "shown"), [(3600.0, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("silence", "progress", "shown"),
+    [(3600.0, True, False), (0.0, True, True), (0.0, "auto", False)],
+    ids=["short", "long", "in a log"],
+)
 def test_a_bar_is_for_what_takes_long(
-    silence: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    silence: float,
+    progress: bool | str,
+    shown: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("orograph.cli.main.SECONDS_OF_SILENCE", silence)
-    _watch(og.minimum_spanning_forest.submit(np.ones((4, 4))), "the name")
+    with og.config.set(progress=progress):
+        _watch(og.minimum_spanning_forest.submit(np.ones((4, 4))), "the name")
     said = capsys.readouterr().err
     assert ("the name" in said) is shown
     assert "dashboard" not in said  # threads have none

@@ -31,7 +31,7 @@ from orograph.tiles.system import cores
 MOST_THREADS = 1024
 
 
-class Settings(Config):
+class Settings(Config):  # type: ignore[misc]
     """Settings of donfig that show their values."""
 
     def __repr__(self) -> str:

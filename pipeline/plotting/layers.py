@@ -72,7 +72,7 @@ def draw_layer(
     points = get_coordinates(parts[kinds == 0])
     if len(points) and drawing is not None:
         of_points = [ink for ink, kind in zip(inks, kinds, strict=True) if kind == 0]
-        axes.scatter(*points.T, s=36, c=of_points, edgecolors="white", zorder=3)
+        axes.scatter(points[:, 0], points[:, 1], s=36, c=of_points, edgecolors="white", zorder=3)
     elif len(points):
         draw_points(axes, points, "o", colour, None if lines else label, size=6, edge="white")
     axes.autoscale_view()

@@ -37,14 +37,10 @@ class Look(NamedTuple):
         named = isinstance(cmap, str) and cmap in colormaps
         if not (cmap is None or named or isinstance(cmap, Colormap)):
             raise InputError(f"cmap: {shown(cmap)}; give the name of a colour map of matplotlib")
-        bounds = []
-        for name, given in (("vmin", vmin), ("vmax", vmax)):
-            bounds.append(None if given is None else check_number(name, as_plain(given)))
-            if bounds[-1] is not None and math.isinf(bounds[-1]):
-                raise InputError(f"{name}: {shown(given)}; it must be finite")
-        if None not in bounds and bounds[0] >= bounds[1]:
+        low, high = _bound("vmin", vmin), _bound("vmax", vmax)
+        if low is not None and high is not None and low >= high:
             raise InputError(f"vmin: {shown(vmin)}; it must be below vmax, {shown(vmax)}")
-        return cls(cmap, *bounds, None if unit is None else parse_unit(unit), column)
+        return cls(cmap, low, high, None if unit is None else parse_unit(unit), column)
 
     def refuse(self, names: tuple[str, ...], what: str) -> None:
         """Raise InputError if one of some arguments is given, which has no use for ``what``."""
@@ -82,6 +78,16 @@ class Look(NamedTuple):
         if spread == "log":
             return LogNorm(low, high)
         return PowerNorm(0.5, low, high) if spread == "root" else Normalize(low, high)
+
+
+def _bound(name: str, given: Any) -> float | None:
+    """Return a bound of values as a number; raise InputError if it is not a finite one."""
+    if given is None:
+        return None
+    bound = check_number(name, as_plain(given))
+    if math.isinf(bound):
+        raise InputError(f"{name}: {shown(given)}; it must be finite")
+    return bound
 
 
 def column_of(layer: VectorLayer, column: str) -> Array:

@@ -46,6 +46,7 @@ STAGES = {
     "trace_contours": Stage("polygons.contours", None, work="isochrones"),
     "trace_pieces": Stage("flow.streams", None, work="tracing streams"),
     "accumulate": Stage("flow.accumulate", "flow.cuda", in_turn=True),
+    "count_cells": Stage("flow.accumulate", "flow.cuda", in_turn=True),
     "split": Stage("flow.split", None, work="flow to several neighbours (method='dinf' or 'mfd')"),
     "exits_of": Stage("flow.accumulate", "flow.cuda"),
     "find_components": Stage("label.tile", "label.cuda", in_turn=True),

@@ -81,6 +81,28 @@ def accumulate(numbers: Array, high: Integers, low: Integers) -> int:
     return int(circle[0]) if circle.size else -1
 
 
+def count_cells(numbers: Array, border: Integers, entering: Integers, found: Integers) -> int:
+    """Count the cells whose water passes each cell; return as `accumulate`.
+
+    Parameters
+    ----------
+    numbers : (h, w) uint8
+    border : (n,) int64
+        Cells at the border of the array, in row-major order.
+    entering : (n,) or (0,) int64
+        Number of cells whose water enters at each of them from outside; empty if none does.
+    found : (h * w,) or (n,) int64
+        Becomes the number at each cell, or only at the border.
+    """
+    counts = found if found.size == numbers.size else np.empty(numbers.size, np.int64)
+    counts[:] = 1
+    counts[border[: entering.size]] += entering
+    circle = accumulate(numbers, counts, counts[:0])
+    if counts is not found:
+        found[:] = counts[border]
+    return circle
+
+
 def find_circle(numbers: Array) -> int:
     """Return the first cell that lies on a cycle, or -1."""
     return accumulate(numbers, np.ones(numbers.size, np.int64), np.empty(0, np.int64))

@@ -64,15 +64,8 @@ def accumulate(
     # Fractions in two halves, so that sums of unsigned words need no carry until the end.
     words = [high, low >> HALF, low & (2**HALF - 1)] if low.size else [high]
     sums = device.upload(np.stack(words).view(np.uint64))
-    size, count = scalar(np.int64, numbers.size), scalar(np.int32, len(words))
-    grid = blocks_for(numbers.size, THREADS)
-    for pointers in _rounds(numbers, device):
-        if pointers is None:
-            return find_circle(numbers)
-        # Pointer jumping: each cell adds its sum of the round before to the cell that lies 1, 2, 4,
-        # ... steps below. What is read must not be changed by the same round.
-        before = sums.copy()
-        device.launch(SOURCE, "add_up", grid, (THREADS,), (pointers, size, count, before, sums))
+    if not _add_up(numbers, sums, device):
+        return find_circle(numbers)
     found = device.download(sums).view(np.int64)
     high[:] = found[0]
     if low.size:
@@ -81,6 +74,46 @@ def accumulate(
         high += upper >> HALF
         low[:] = (upper & (2**HALF - 1)) << HALF | found[2] & (2**HALF - 1)
     return -1
+
+
+def count_cells(
+    numbers: Array,
+    border: Integers,
+    entering: Integers,
+    found: Integers,
+    *,
+    device: Device | None = None,
+) -> int:
+    """Count the cells whose water passes each cell; return as `accumulate`.
+
+    As `orograph.kernels.flow.accumulate.count_cells`, and takes as much memory as `accumulate`. Of
+    a count for the border no more than that crosses the bus.
+    """
+    device = device or current_device()
+    xp = device.array_module
+    sums = xp.full((1, numbers.size), 1, np.uint64)
+    cells = device.upload(border)
+    if entering.size:
+        sums[0, cells] += device.upload(entering.view(np.uint64))
+    if not _add_up(numbers, sums, device):
+        return find_circle(numbers)
+    wanted = sums[0] if found.size == numbers.size else sums[0][cells]
+    found[:] = device.download(wanted).view(np.int64)
+    return -1
+
+
+def _add_up(numbers: Array, sums: Buffer, device: Device) -> bool:
+    """Accumulate the words of each cell, in place; return whether the paths have no circles."""
+    size, count = scalar(np.int64, numbers.size), scalar(np.int32, len(sums))
+    grid = blocks_for(numbers.size, THREADS)
+    for pointers in _rounds(numbers, device):
+        if pointers is None:
+            return False
+        # Pointer jumping: each cell adds its sum of the round before to the cell that lies 1, 2, 4,
+        # ... steps below. What is read must not be changed by the same round.
+        before = sums.copy()
+        device.launch(SOURCE, "add_up", grid, (THREADS,), (pointers, size, count, before, sums))
+    return True
 
 
 def exits_of(numbers: Array, border: Integers, *, device: Device | None = None) -> Integers:
@@ -98,7 +131,7 @@ def exits_of(numbers: Array, border: Integers, *, device: Device | None = None) 
         further = xp.empty(numbers.size, np.int32)
         device.launch(SOURCE, "follow", grid, (THREADS,), (pointers, size, last, further))
         last = further
-    return device.download(last)[border].astype(np.int64)
+    return device.download(last[device.upload(border)]).astype(np.int64)
 
 
 def _rounds(numbers: Array, device: Device) -> Iterator[Buffer | None]:

@@ -123,13 +123,16 @@ class AccumulationProblem(FlowProblem, ABC):
             nothing = np.empty(0, np.int64)
             paths = paths_of_tile(place, numbers, tile, border)
             return Summary(paths, (Amounts(nothing, nothing),) * len(self.terms)), tile
-        amounts = []
-        for term in self.terms:
-            falls = self.falls(term, place, others, np.empty(tile.size, np.int64))
-            amounts.append(self._accumulate(term, place, tile, falls).take(border))
-            del falls  # before those of the next term are made
+        amounts = tuple(self._leaving(term, place, tile, others, border) for term in self.terms)
         ends = kernel("exits_of", self.backend)(tile, border)
-        return Summary(paths_of_tile(place, numbers, tile, ends), tuple(amounts)), tile
+        return Summary(paths_of_tile(place, numbers, tile, ends), amounts), tile
+
+    def _leaving(
+        self, term: Term, place: Place, tile: Codes, others: Sequence[Array], border: Integers
+    ) -> Amounts:
+        """Return what leaves a tile at its border cells of what falls on it."""
+        falls = self.falls(term, place, others, np.empty(tile.size, np.int64))
+        return self._accumulate(term, place, tile, falls).take(border)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -248,6 +251,27 @@ class Accumulation(AccumulationProblem):
         """Whether all amounts are whole numbers, so that fractions are not stored."""
         return self.row_areas is None
 
+    @property
+    def counts(self) -> bool:
+        """Whether cells are counted, all as 1."""
+        return self.row_areas is None
+
+    def _leaving(
+        self, term: Term, place: Place, tile: Codes, others: Sequence[Array], border: Integers
+    ) -> Amounts:
+        if not self.counts:
+            return super()._leaving(term, place, tile, others, border)
+        found = np.empty(border.size, np.int64)
+        self._count(place, tile, border, found[:0], found)
+        return Amounts(found, found[:0])
+
+    def _count(
+        self, place: Place, tile: Codes, border: Integers, entering: Integers, found: Integers
+    ) -> None:
+        """Count cells; see `orograph.kernels.flow.accumulate.count_cells`."""
+        count = kernel("count_cells", self.backend)
+        refuse_circle(count(tile, border, entering, found), place.window)
+
     def falls(self, term: Term, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
         """Return the amount each cell of a tile contributes, using ``room`` as memory for it."""
         if self.whole:
@@ -258,9 +282,8 @@ class Accumulation(AccumulationProblem):
         return Amounts(high, room)
 
     def falling(self, place: Place, others: Sequence[Array]) -> Any:
-        """Return each cell's contribution as one number for all, or as an array."""
-        if self.row_areas is None:
-            return 1
+        """Return each cell's contribution."""
+        assert self.row_areas is not None  # else cells are counted
         rows = self.row_areas[place.window.y : place.window.y + place.window.height]
         return np.repeat(rows, place.window.width)
 
@@ -291,8 +314,14 @@ class Accumulation(AccumulationProblem):
             return
         # int64 words and cells of the result both have eight bytes: no further array is needed.
         (term,) = self.terms
-        amounts = self.falls(term, place, others, block.reshape(-1).view(np.int64))
-        self._accumulate(term, place, tile, amounts, *message)
+        flat = block.reshape(-1).view(np.int64)
+        if self.counts:
+            border = border_cells(*place.window.shape, place.sides)
+            entering = message[0].high if message else flat[:0]
+            self._count(place, tile, border, entering, flat)
+        else:
+            amounts = self.falls(term, place, others, flat)
+            self._accumulate(term, place, tile, amounts, *message)
         if not self.whole:  # in the memory of the last word
             from_fixed(tile.reshape(-1), amounts.high, amounts.low, block.reshape(-1))
         elif (missing := tile == MISSING).any():
@@ -307,6 +336,8 @@ class WeightedAccumulation(Accumulation):
     weights_nodata: float | int | None = None
     most: int = MOST
     """Greatest weight of a cell, so that no sum overflows."""
+
+    counts = False
 
     @property
     def whole(self) -> bool:

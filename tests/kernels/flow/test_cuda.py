@@ -17,7 +17,9 @@ from orograph.kernels.flow import accumulate as host
 from orograph.kernels.flow import cuda
 from orograph.kernels.flow.codes import ENCODINGS, MISSING, OUT, SINK, STEPS, leave_at_border
 from orograph.kernels.flow.directions import comparable, step_down
+from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.orientation import NORTH_UP, Orientation
+from orograph.tiles.grid.quadtree import Sides
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler; install g++")
@@ -116,6 +118,13 @@ def test_sums_and_ends_are_those_of_the_numba_kernels(
     assert cuda.accumulate(numbers, *found, device=device) == -1
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
+    border = border_cells(*shape, Sides(north=True, south=False, west=True, east=True))
+    entering = rng.integers(0, 99, rng.choice([0, border.size]))
+    for count in (numbers.size, border.size):
+        counts = [np.zeros(count, np.int64) for _ in range(2)]
+        assert host.count_cells(numbers, border, entering, counts[0]) == -1
+        assert cuda.count_cells(numbers, border, entering, counts[1], device=device) == -1
+        np.testing.assert_array_equal(*counts)
     cells = np.arange(numbers.size)
     np.testing.assert_array_equal(
         cuda.exits_of(numbers, cells, device=device), host.exits_of(numbers, cells)
@@ -134,6 +143,8 @@ def test_circles_are_found(order: str) -> None:
         high, nothing = np.ones(numbers.size, np.int64), np.empty(0, np.int64)
         expected = host.find_circle(numbers)
         assert cuda.accumulate(numbers, high, nothing, device=Emulator(order, 1)) == expected >= 0
+        circle = cuda.count_cells(numbers, nothing, nothing, high, device=Emulator(order, 1))
+        assert circle == expected
 
 
 def test_a_full_word_of_fractions_is_carried() -> None:

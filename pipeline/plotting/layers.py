@@ -117,9 +117,10 @@ class Coloured(NamedTuple):
 def colour_layer(layer: VectorLayer, look: Look | None) -> Coloured | None:
     """Return the colours of a layer by the column that is chosen, or of areas by their kind.
 
-    Numbers are coloured as values, all else as classes. Without a column isochrones and polygons of
-    labels have colours; None for any other layer.
+    Numbers are coloured as values, but few whole ones as classes, like all else. Without a column
+    isochrones and polygons of labels have colours; None for any other layer.
     """
+    from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
 
     if look is None or look.column is None:
@@ -127,6 +128,14 @@ def colour_layer(layer: VectorLayer, look: Look | None) -> Coloured | None:
             look.refuse(("cmap", "vmin", "vmax", "unit"), "layers without column=")
         return _colour_areas(layer)
     values, units = column_of(layer, look.column), layer.units.get(look.column)
+    names, index = np.unique(
+        values if values.dtype.kind in "iuf" else values.astype(str), return_inverse=True
+    )
+    few = names.size <= MOST_CLASSES and (look.vmin, look.vmax, look.unit) == (None,) * 3
+    if values.dtype.kind in "iu" and few:  # such as orders
+        inks = colormaps.get_cmap(look.cmap or "viridis")(np.linspace(0, 1, names.size))[:, :3]
+        classes = tuple(zip(map(str, names.tolist()), inks))
+        return Coloured(inks[index], look.column, classes=classes)
     if values.dtype.kind in "iuf":
         scaled, units = look.scaled(values.astype(float), units)
         scale = ScalarMappable(look.norm(scaled), look.cmap or "viridis")
@@ -134,7 +143,6 @@ def colour_layer(layer: VectorLayer, look: Look | None) -> Coloured | None:
         colours[~np.isfinite(scaled)] = GREY
         return Coloured(colours, f"{look.column} [{units}]" if units else look.column, scale)
     look.refuse(("cmap", "vmin", "vmax", "unit"), f"{look.column}, whose values are classes")
-    names, index = np.unique([str(value) for value in values], return_inverse=True)
     inks = as_rgb(PALETTE)[np.arange(names.size) % len(PALETTE)]
     return Coloured(inks[index], look.column, classes=tuple(zip(names.tolist(), inks)))
 

@@ -79,8 +79,8 @@ def plot(
     variable : str, optional
         Raster of a Dataset to draw; by default the one that the operation is named for.
     column : str, optional
-        Column of a layer by which its shapes are coloured: numbers by value, such as the order of
-        streams, anything else as classes.
+        Column of a layer by which its shapes are coloured: numbers by value; up to twelve whole
+        ones, such as the orders of streams, and anything else as classes.
     cmap : str or matplotlib Colormap, optional
         Colours of values.
     vmin, vmax : float, optional

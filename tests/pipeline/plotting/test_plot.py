@@ -574,6 +574,12 @@ def test_layers_are_coloured_by_a_column() -> None:
     assert "order" in texts(axes)
     axes = og.plot(layer, column="kind")
     assert {"kind", "a", "b", "c"} <= set(texts(axes))
+    whole = layer.assign(order=[1, 2, 3, 3])
+    axes = og.plot(whole, column="order", cmap="magma")
+    np.testing.assert_allclose(axes.collections[1].get_edgecolor()[0], ink(0.0))
+    assert {"1", "2", "3"} <= set(texts(axes))
+    assert len(axes.collections[2].get_facecolor()) == 2
+    og.plot(whole, column="order", vmax=9).figure.canvas.draw()
     with pytest.raises(og.InputError, match=r"column: 'Order'; the layer has order, kind"):
         og.plot(layer, column="Order")
     with pytest.raises(og.InputError, match=r"vmin: not for kind, whose values are classes"):

@@ -219,6 +219,8 @@ BARRIERS = Kind(
     lambda folder: [
         *[value for value in _rasters(folder) if value is not None],
         *(np.ones((4, 3)), xr.DataArray(np.ones((2, 2))), folder / "none.gpkg"),
+        *([folder / "none.gpkg"], (np.ones((3, 4)), -1), [(np.ones((3, 4)), NAN)]),
+        *([np.ones((3, 4)), np.ones((4, 3))], [(np.ones((3, 4)), True)], [np.ones((3, 4)), None]),
     ],
     shows=False,
 )

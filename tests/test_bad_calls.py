@@ -99,6 +99,7 @@ COST_MODEL = {
     ),
     "dtype": bad.DTYPE,
     "elevation_unit": bad.choice("km", "furlong", "s", optional=True),
+    "max_slope": bad.number(-1, 91, bad.NAN, bad.INF, optional=True),
 }
 SOURCE_COST = bad.kind(
     *("rate", 1, 1.5, True, bad.NAN, [("rate", 1)], {"a": 1}, {1: 2}, {"rate": "1"}),
@@ -821,6 +822,7 @@ FUNCTIONS = {
             "surface": bad.RASTER,
             "elevation": bad.OPTIONAL_RASTER,
             "elevation_unit": COST_MODEL["elevation_unit"],
+            "max_slope": COST_MODEL["max_slope"],
             "vertical_factor": bad.kind(
                 *(5, 1.5, True, bad.NAN, "", "steep", [1, 2], [(0, 1)], [(1, 1), (0, 1)], {0: 1}),
                 *({0: 1, 9: -1}, {0: 1, 9: bad.NAN}, {0: 1, 99: 1}, {0: 1, "x": 2}, {0: 1, 9: "x"}),

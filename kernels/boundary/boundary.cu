@@ -40,6 +40,7 @@
 // variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
 // variant: -DVALUE=int64 -DINTEGER=1 -DMODEL=1 -DLANES=8
 // variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
+// variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DEXTRA=1
 // variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0 -DLANES=8
 #include "relax/edge_costs.cuh"
 

@@ -21,7 +21,7 @@ from orograph.kernels.boundary.elimination import BlockCosts, check_block
 from orograph.kernels.boundary.steps import Step, last_uses, peak_elements, steps_of
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.minplus.closure import LARGE_STEP, STEP
-from orograph.kernels.relax.definitions import definitions
+from orograph.kernels.relax.definitions import definitions, upload_coefficients
 from orograph.tiles.arrays import Array
 from orograph.tiles.errors import BackendError
 
@@ -70,9 +70,9 @@ class ResidentCosts:
             (spare if raster is rasters[0] else device.upload(raster)) if raster.size else spare
             for raster in (costs.friction, costs.elevation)
         )
-        coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
+        coefficients = upload_coefficients(rules, rules.coefficients, device)
         lengths = device.upload(np.ascontiguousarray(rules.factors))
-        self._costs = friction, elevation, lengths, device.upload(coefficients)
+        self._costs = friction, elevation, lengths, coefficients
         self._sizes = np.int32(stride), np.int32(rows), np.int32(rules.reverse)
 
     def solve(self, steps: Sequence[Step], blocks: Sequence[tuple[int, int]]) -> Buffer:

@@ -9,6 +9,7 @@ import numpy as np
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, MODELS, Rules
 from orograph.kernels.vectors.lanes import LANES
+from orograph.tiles.arrays import Array
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
@@ -24,11 +25,13 @@ def definitions(rules: Rules) -> dict[str, object]:
     """Return the definitions with which relax.cu is compiled for a tile."""
     name, row = list(MODELS.items())[rules.model]
     slopes = {} if row.formula is None else {"FORMULA": name, "TABLE": int(bool(row.table))}
+    extra = {} if rules.extra is None else {"EXTRA": rules.extra.size}
     return {
         "VALUE": _TYPES[rules.factors.dtype.name],
         "INTEGER": int(rules.integer),
         "MODEL": min(rules.model, SLOPES),
         **slopes,
+        **extra,
         "FURTHER": len(row.further),
         "SYMMETRIC": int(rules.symmetric),
         "COEFFICIENTS": row.count,
@@ -43,7 +46,7 @@ def definitions(rules: Rules) -> dict[str, object]:
 
 def weighed(rules: Rules) -> bool:
     """Return whether relax.cu computes the costs of steps before its rounds."""
-    return bool(rules.model >= SLOPES)
+    return bool(rules.model >= SLOPES) or rules.extra is not None
 
 
 def weights_a_cell(steps: int) -> int:
@@ -78,9 +81,14 @@ def upload_costs(state: TileState, device: cuda.Device) -> tuple[cuda.Buffer, ..
         elevation = xp.concatenate([elevation, *further])
     # Without the further rasters, which stand behind the coefficients for Numba alone.
     own = rules.coefficients[: rules.coefficients.size - state.appended]
-    coefficients = np.append(own, 0.0)  # no array is empty
     lengths = device.upload(np.ascontiguousarray(rules.factors))
-    return friction, elevation, lengths, device.upload(coefficients)
+    return friction, elevation, lengths, upload_coefficients(rules, own, device)
+
+
+def upload_coefficients(rules: Rules, own: Array, device: cuda.Device) -> cuda.Buffer:
+    """Return the extra numbers of the rules and then coefficients, in the memory of a device."""
+    extra = () if rules.extra is None else rules.extra
+    return device.upload(np.concatenate([extra, own, [0.0]]))  # no array is empty
 
 
 def _uniform(rules: Rules) -> bool:

@@ -25,6 +25,11 @@ typedef long long int64;
 #ifndef FURTHER
 #define FURTHER 0
 #endif
+// How many numbers stand before the coefficients: the greatest slope, as rise by length, and then
+// half of the penalty of each barrier, whose bits are the last of the further rasters; 0 of neither.
+#ifndef EXTRA
+#define EXTRA 0
+#endif
 // Whether steps cost 1 along the edges that attain known distances, and all others are barred:
 // in place of friction there is the mask that tight_steps of shortest_path_tree/tree.cu writes, in
 // int64 (then MODEL is 0).
@@ -107,6 +112,9 @@ struct Surface {
 #else
   double p[COEFFICIENTS > 0 ? COEFFICIENTS : 1];
 #endif
+#if EXTRA
+  const double* extra;
+#endif
   bool reverse;
 };
 
@@ -122,6 +130,10 @@ __device__ __forceinline__ void take_lengths(Surface& s, const VALUE* lengths, i
 }
 
 __device__ __forceinline__ void take_coefficients(Surface& s, const double* p, int reverse) {
+#if EXTRA
+  s.extra = p;
+  p += EXTRA;
+#endif
 #if TABLE
   s.p = p;
 #else
@@ -179,8 +191,9 @@ __device__ __forceinline__ double known(VALUE value) {
   return value < unreached() ? double(value) : __longlong_as_double(0x7ff8000000000000LL);
 }
 
-// What the step from (y, x), an index into the padded rasters, by (dy, dx) costs.
-__device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, int dx) {
+// What the step from (y, x), an index into the padded rasters, by (dy, dx) costs by the model.
+__device__ __forceinline__ VALUE edge_of_model(
+    const Surface& s, int y, int x, int dy, int dx) {
   const int rows = dy < 0 ? -dy : dy, columns = dx < 0 ? -dx : dx;
   const bool far = rows + columns == 3;
   const int kind = dy == 0 ? 0 : dx == 0 ? 1 : far ? (rows == 2 ? 3 : 4) : 2;
@@ -237,4 +250,52 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
 #else
   return barrier();
 #endif
+}
+
+#if EXTRA
+// The barriers of a cell as bits; none outside the grid.
+__device__ __forceinline__ int64 barriers_of(VALUE value) {
+  return value < unreached() ? int64(value) : 0;
+}
+#endif
+
+// What a step costs with penalties, half of one for each barrier that it enters or leaves; no cost
+// if it is too steep.
+__device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, int dx) {
+  VALUE cost = edge_of_model(s, y, x, dy, dx);
+#if EXTRA
+  const int rows = dy < 0 ? -dy : dy, columns = dx < 0 ? -dx : dx;
+  const bool far = rows + columns == 3;
+  const int u = y * s.stride + x, v = u + dy * s.stride + dx;
+#if EXTRA > 1
+  const VALUE* crossed = s.elevation;
+#pragma unroll
+  for (int k = 0; k < FURTHER + 1; ++k) crossed += s.plane;
+  int64 changed = barriers_of(crossed[u]) ^ barriers_of(crossed[v]), twice = 0;
+  if (far) {
+    const int m = rows == 2 ? u + dy / 2 * s.stride : u + dx / 2;
+    const int n = rows == 2 ? m + dx : v - dx / 2;
+    const int64 between = barriers_of(crossed[m]) | barriers_of(crossed[n]);
+    changed = barriers_of(crossed[u]) ^ between;
+    twice = between ^ barriers_of(crossed[v]);
+  }
+  if (changed | twice) {
+    double total = 0.0;
+    for (int k = 1; k < EXTRA; ++k)
+      total += double((changed >> (k - 1) & 1) + (twice >> (k - 1) & 1)) * s.extra[k];
+    cost = INTEGER ? VALUE(cost + int64(total)) : VALUE(double(cost) + total);
+  }
+#endif
+#if MODEL >= 2
+  const int kind = dy == 0 ? 0 : dx == 0 ? 1 : far ? (rows == 2 ? 3 : 4) : 2;
+#if UNIFORM
+  const double length = double(s.lengths[kind]);
+#else
+  const double length = double(s.lengths[kind * s.rows + (dy > 0 ? y + dy : y)]);
+#endif
+  const double rise = double(s.elevation[v]) - double(s.elevation[u]);
+  if ((rise < 0.0 ? -rise : rise) > s.extra[0] * length) return barrier();
+#endif
+#endif
+  return cost;
 }

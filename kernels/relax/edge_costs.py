@@ -21,7 +21,6 @@ from orograph.kernels.relax.models import (
     DIAGONAL,
     EAST_WEST,
     FRICTION,
-    FURTHER,
     MODELS,
     NORTH_SOUTH,
     TWO_COLUMNS,
@@ -168,17 +167,30 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
 
     The same bits as ``weigh_rows``: an array takes the result, so that it is rounded to its dtype.
     """
-    far = abs(dy) + abs(dx) == 3
+    _edge_of_model(friction, elevation, y, x, dy, dx, rules, cost)
+    _add_extra(friction, elevation, y, x, dy, dx, rules, cost, rules.extra)
+
+
+@compiled
+def _length(y, dy, dx, factors):
+    """Return the entry of a length table for the step by (dy, dx) from a row."""
     if dy == 0:
         kind = EAST_WEST
     elif dx == 0:
         kind = NORTH_SOUTH
-    elif far:
+    elif abs(dy) + abs(dx) == 3:
         kind = TWO_ROWS if abs(dy) == 2 else TWO_COLUMNS
     else:
         kind = DIAGONAL
     # The table keeps an edge at the later of its two rows.
-    length = rules.factors[kind, max(y, y + dy)]
+    return factors[kind, max(y, y + dy)]
+
+
+@compiled(error_model="numpy")
+def _edge_of_model(friction, elevation, y, x, dy, dx, rules, cost):
+    """Write to cost[0] the cost of a step without what is extra."""
+    far = abs(dy) + abs(dx) == 3
+    length = _length(y, dy, dx, rules.factors)
     if rules.model == ABSOLUTE_DIFFERENCE:
         zu = elevation[y, x]
         zv = elevation[y + dy, x + dx]
@@ -225,7 +237,7 @@ def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, by_step, by_
     p = rules.coefficients
     # The further rasters are the end of the coefficients: where this cell lies in the first of
     # them.
-    u = p.size - FURTHER[rules.model] * elevation.size + y * elevation.shape[1] + x
+    u = p.size - rules.further * elevation.size + y * elevation.shape[1] + x
     v = u + dy * elevation.shape[1] + dx
     if rules.reverse:
         dz = -dz
@@ -233,3 +245,61 @@ def _slope_edge(elevation, y, x, dy, dx, length, mean, rules, cost, by_step, by_
     cost[0] = slope_cost(
         *(rules.model, dz, np.float64(length), mean, p, p, u, v, elevation.size, by_row)
     )
+
+
+@compiled
+def _add_extra(friction, elevation, y, x, dy, dx, rules, cost, extra):
+    """Add penalties to the cost of a step, or bar it if it is too steep."""
+    if extra is None:
+        return
+    if extra.size > 1:
+        raster = friction if rules.has_friction else elevation
+        width = raster.shape[1]
+        u = rules.coefficients.size - raster.size + y * width + x
+        far = abs(dy) + abs(dx) == 3
+        # A knight's move passes between these.
+        m, n = u, u
+        if far:
+            m += dy // 2 * width if abs(dy) == 2 else dx // 2
+            n = m + (dx if abs(dy) == 2 else dy * width)
+        v = u + dy * width + dx
+        add_penalty(cost, 0, rules.coefficients, u, v, m, n, far, rules, extra)
+    if extra[0] < np.inf:
+        rise = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
+        if is_steep(rise, np.float64(_length(y, dy, dx, rules.factors)), extra):
+            cost[0] = rules.barrier
+
+
+@compiled
+def is_steep(rise, length, extra):
+    """Return whether a slope is greater than that of the rules; not so if it is not known."""
+    return abs(rise) > extra[0] * length
+
+
+@compiled(error_model="numpy")
+def add_penalty(costs, i, crossed, u, v, m, n, far, rules, extra):
+    """Add to costs[i] half a penalty for each barrier that a step enters or leaves.
+
+    ``crossed`` has the barriers of cells as bits: of the step's ends at u and v and, of a step that
+    is ``far``, of the two cells between them at m and n.
+    """
+    changed = _bits(crossed[u], rules) ^ _bits(crossed[v], rules)
+    twice = np.int64(0)
+    if far:
+        between = _bits(crossed[m], rules) | _bits(crossed[n], rules)
+        changed = _bits(crossed[u], rules) ^ between
+        twice = between ^ _bits(crossed[v], rules)
+    if changed | twice:
+        total = 0.0
+        for k in range(1, extra.size):
+            total += ((changed >> (k - 1) & 1) + (twice >> (k - 1) & 1)) * extra[k]
+        if rules.integer:
+            costs[i] += np.int64(total)
+        else:
+            costs[i] = np.float64(costs[i]) + total
+
+
+@compiled
+def _bits(value, rules):
+    """Return the barriers of a cell; none outside the grid."""
+    return np.int64(value) if value < rules.unreached else np.int64(0)

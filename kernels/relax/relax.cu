@@ -63,6 +63,8 @@
 // variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0 -DSTEPS=7
 // variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0 -DKEPT=0
 // variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DSTEPS=7 -DKEPT=0
+// variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DEXTRA=3 -DSTEPS=7
+// variant: -DVALUE=int64 -DINTEGER=1 -DEXTRA=2 -DKEPT=0
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
@@ -110,7 +112,7 @@ constexpr int NAP = 200;  // nanoseconds between two looks
 typedef unsigned long long Word;
 
 constexpr int LANES = 32;
-constexpr bool WEIGHED = MODEL >= 2;  // costs are computed before the sweeps
+constexpr bool WEIGHED = MODEL >= 2 || EXTRA;  // costs are computed before the sweeps
 constexpr bool REWEIGHED = WEIGHED && !KEPT;  // in each visit of a block
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks

@@ -10,6 +10,8 @@ import numpy as np
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import (
     VECTORS,
+    add_penalty,
+    is_steep,
     weigh_in_vectors,
     weigh_row,
     weigh_slopes,
@@ -140,6 +142,7 @@ def weigh_edges(
     from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64,
     `ROW_SCRATCH` for a cell. All else that is for a cell has one length. ``by_step``, ``by_row``:
     those of the rules; Numba compiles nothing that is only for another kind of model.
+    `add_extra` adds what the rules have beside the model.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -209,6 +212,33 @@ def weigh_edges(
             weigh_slopes(other, -1.0, low, high, mean, along, model, p, z, v, u, plane)
 
 
+@compiled(error_model="numpy")
+def add_extra(ahead, back, z, at_z, at_crossed, stride, dy, dx, length, rules, extra):
+    """Add penalties to the costs of a row's edges, and bar those that are too steep.
+
+    Arguments as for `weigh_edges`. If ``extra``, from the rules, is None, nothing is compiled.
+    """
+    if extra is None:
+        return
+    count = ahead.size
+    step = dx - dy * stride
+    half = -1 if dx < 0 else 1
+    m = -stride if dy == 2 else half - stride
+    n = dx - stride if dy == 2 else half
+    far = dy == 2 or abs(dx) == 2
+    for both in range(1 if rules.symmetric else 2):
+        out = back if both else ahead
+        if extra.size > 1:
+            for x in range(count):
+                v = at_crossed + x
+                add_penalty(out, x, z, v + step, v, v + m, v + n, far, rules, extra)
+        if extra[0] < np.inf:
+            for x in range(count):
+                rise = np.float64(z[at_z + x]) - np.float64(z[at_z + step + x])
+                if is_steep(rise, np.float64(length[x]), extra):
+                    out[x] = rules.barrier
+
+
 @compiled
 def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
     """Weigh the first ``steps`` edges of some lanes of a row."""
@@ -235,13 +265,15 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
             *(length, scratch, rules, rules.by_step, rules.by_row),
         )
+        crossed = further + (rules.further - 1) * 2 * PLANE
+        add_extra(out, other, ws, z, crossed, STRIDE, dy, dx, length, rules, rules.extra)
 
 
 @compiled
 def is_quick(rules):
     """Whether each visit recomputes the weights, which takes no longer than reading them."""
     plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
-    return plain and rules.steps < 7 and not rules.integer
+    return plain and rules.steps < 7 and not rules.integer and rules.extra is None
 
 
 @compiled

@@ -20,7 +20,7 @@ import numpy as np
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.models import FURTHER, Rules
+from orograph.kernels.relax.models import Rules
 from orograph.kernels.relax.row_costs import (
     NO,
     ROW_SCRATCH,
@@ -76,8 +76,8 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
     # Each further place for weights takes one set of planes. The further rasters stand behind all
     # of these.
     size = (PLANES + (kept - 1) * WEIGHT_PLANES) * PLANE + STRIDE
-    if FURTHER[rules.model]:
-        size = (FURTHER_PLANES + 2 * FURTHER[rules.model]) * PLANE + STRIDE
+    if rules.further:
+        size = (FURTHER_PLANES + 2 * rules.further) * PLANE + STRIDE
     # weights off the ends of a row are read, not made: they must be no less than 0
     ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
     return ws, np.empty(ROW_SCRATCH * LANES), np.full(kept, -1)
@@ -92,7 +92,7 @@ def _lay_out(buffer, rules):
     ws = buffer[start : start + buffer.size - 64]
     ws[: 2 * PLANE] = rules.unreached
     ws[2 * PLANE : LENGTHS * PLANE] = rules.barrier
-    if FURTHER[rules.model]:
+    if rules.further:
         ws[FURTHER_PLANES * PLANE :] = rules.barrier
     if rules.uniform:
         fill_lengths(ws, NO, np.int64(0), rules)
@@ -152,15 +152,15 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @compiled
-def _load_further(ws, shape, box, rules, by_step, by_row):
+def _load_further(ws, shape, box, rules, by_step, by_row, extra):
     """Copy the further rasters of a block, as `_load` does."""
-    if by_step is None and by_row is None:
+    if by_step is None and by_row is None and extra is None:
         return
     top, left, height, width = box
     size = shape[0] * shape[1]
-    for k in range(FURTHER[rules.model]):
+    for k in range(rules.further):
         # Raster k counted from the end of the coefficients.
-        last = rules.coefficients.size - (FURTHER[rules.model] - k - 1) * size
+        last = rules.coefficients.size - (rules.further - k - 1) * size
         cells = rules.coefficients[last - size : last].reshape(shape)
         _load(
             *(ws, np.int64(FURTHER_PLANES + 2 * k), cells),
@@ -471,8 +471,9 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
                 *(ws, np.int64(ELEVATION), elevation),
                 *(top, left, height, width, reach, rules.barrier),
             )
-        if FURTHER[rules.model]:
-            _load_further(ws, elevation.shape, box, rules, rules.by_step, rules.by_row)
+        if rules.further:
+            by_model = rules.by_step, rules.by_row
+            _load_further(ws, dist.shape, box, rules, *by_model, rules.extra)
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:

@@ -34,7 +34,6 @@ from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.models import (
     BY_FRICTION,
     EAST_WEST,
-    MODELS,
     NORTH_SOUTH,
     CostModel,
     Rules,
@@ -42,7 +41,7 @@ from orograph.kernels.relax.models import (
     edge_lengths,
 )
 from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
-from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
+from orograph.kernels.relax.row_costs import ROW_SCRATCH, add_extra, weigh_edges
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
 from orograph.kernels.vectors.lanes import LANES, MOVES, borrowed
@@ -106,12 +105,16 @@ def _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back):
     # from the step to cell 1 on
     count = dist.size - 1
     # Place i of ``ahead`` is the step from cell i to cell i + 1, of ``back`` the step from i + 1 to
-    # i. The further rasters follow elevation, each as long as the line.
+    # i. The further rasters follow elevation, each as long as the line; friction may have none.
     there, here = (back, ahead) if rules.reverse else (ahead, back)
+    further = elevation.size - rules.further * dist.size + 1
     weigh_edges(
-        *(there, here, friction, 1, elevation, 1, dist.size + 1, dist.size),
-        *(dist.size, 0, -1, length, scratch, rules, rules.by_step, rules.by_row),
+        *(there, here, friction, 1, elevation, 1, further, dist.size, dist.size, 0, -1, length),
+        *(scratch, rules, rules.by_step, rules.by_row),
     )
+    crossed = further + (rules.further - 1) * dist.size
+    at = there, here, elevation, 1, crossed, dist.size, 0, -1, length
+    add_extra(*at, rules, rules.extra)
     # From the last cell of the halo to the last cell of the tile, and then from the first cell of
     # the halo behind it to the first cell of the tile: the halo gives values and takes none.
     for i in range(reach - 1, count - reach):
@@ -212,7 +215,8 @@ def tile_state(
     block : int
         Side of the blocks, r to 32 cells. Changes no value.
     further : same shape and dtype
-        Further rasters of the model, by name. Barriers are those of friction and elevation.
+        Further rasters of the model, by name, and ``crossed`` for penalties. Barriers are those of
+        friction and elevation.
 
     Raises
     ------
@@ -238,7 +242,7 @@ def tile_state(
     if not reach <= block <= LANES:
         raise ValueError(f"block={block}; must be {reach} to {LANES}")
     arrays = {"dist": dist}
-    needed = MODELS[model.name].further
+    needed = model.further
     if unknown := sorted(further.keys() - set(needed)):
         raise ValueError(f"{', '.join(unknown)}: no raster of the model {model.name}")
     used_by_name = {"friction": rules.has_friction, "elevation": rules.has_elevation}

@@ -33,12 +33,11 @@ from orograph.kernels.relax.border import halo_strips
 from orograph.kernels.relax.models import (
     DIAGONAL,
     EAST_WEST,
-    FURTHER,
     NORTH_SOUTH,
     TWO_COLUMNS,
     TWO_ROWS,
 )
-from orograph.kernels.relax.row_costs import ROW_SCRATCH, weigh_edges
+from orograph.kernels.relax.row_costs import ROW_SCRATCH, add_extra, weigh_edges
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.kernels.vectors.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
@@ -78,8 +77,9 @@ def _mark(dist, friction, elevation, rules, steps):
     costs = np.empty((2, width), dist.dtype)
     scratch = np.empty(ROW_SCRATCH * width)
     length = np.empty(width, dist.dtype)
-    if FURTHER[rules.model]:
-        further = rules.coefficients[-FURTHER[rules.model] * dist.size :]
+    after = z.size
+    if rules.further:
+        further = rules.coefficients[-rules.further * dist.size :]
         z = np.concatenate((z, further.astype(dist.dtype)))
     for y in range(height):
         for edge in range(rules.steps + 1):
@@ -95,9 +95,12 @@ def _mark(dist, friction, elevation, rules, steps):
             there, here = (back, ahead) if rules.reverse else (ahead, back)
             at = y * width + left
             weigh_edges(
-                *(there, here, f, at, z, at, dist.size + at, dist.size),
-                *(width, dy, dx, length[:count], scratch, rules, rules.by_step, rules.by_row),
+                *(there, here, f, at, z, at, after + at, dist.size, width, dy, dx),
+                *(length[:count], scratch, rules, rules.by_step, rules.by_row),
             )
+            crossed = after + at + (rules.further - 1) * dist.size
+            along = length[:count]
+            add_extra(there, here, z, at, crossed, width, dy, dx, along, rules, rules.extra)
             v = dist[y, left : left + count]
             u = dist[y - dy, left + dx : left + dx + count]
             into_u = steps[y - dy, left + dx : left + dx + count]

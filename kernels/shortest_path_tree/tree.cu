@@ -14,6 +14,7 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
 // variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0
+// variant: -DEXTRA=2 -DSTEPS=7
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 

@@ -43,9 +43,14 @@ class WayOptions(TypedDict, total=False):
 class PathOptions(WayOptions, ReachOptions, total=False):
     """Keywords of distances along paths.
 
-    barriers : raster or vector layer, optional
+    barriers : raster, vector layer or list, optional
         Cells that no path may enter, except along links: cells of a raster that are not 0 or
         nodata, or all cells that the lines and areas of a layer touch, so that no path slips by.
+        Several go into a list. With a number, as in ``[fence, (river, 600.0)]``, a barrier can be
+        crossed at that cost, in the units of the result: half of it is added to each step that
+        enters the barrier's cells and half to each that leaves them, with every cost but
+        ``"eikonal"``. At most 24 barriers have such a penalty. With ``dtype="int64"`` penalties are
+        multiples of 2.
     links : Graph, optional
         Roads, bridges, ferries: edges between cells, as returned by `read_graph` or `roads`. A
         vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
@@ -122,11 +127,15 @@ class SlopeOptions(TypedDict, total=False):
         Coefficients of the model; missing ones have their usual values. For ``"tobler"``: ``pace``,
         seconds per metre at best. For ``"walk"``: ``a``, ``b``, ``c``, ``d``, ``slope_factor``,
         ``lambda``, as in GRASS.
+    max_slope : float, optional
+        Greatest slope of a step in degrees, up or down; steeper steps are impassable. By default
+        there is none.
     """
 
     elevation_unit: str | None
     friction: RasterLike | None
     coefficients: Mapping[str, float] | None
+    max_slope: float | None
 
 
 @dataclass(frozen=True)
@@ -139,3 +148,4 @@ class SlopeSpec(Keywords):
     elevation_unit: str | None = None
     friction: RasterLike | None = None
     coefficients: Mapping[str, float] | None = None
+    max_slope: float | None = None

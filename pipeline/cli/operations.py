@@ -249,6 +249,9 @@ def add_option(
         elif "float" in annotation:
             pair, what = pair_of, "NUMBER"
         parser.add_argument(flag, nargs="+", type=pair, metavar=f"NAME={what}", help=text)
+    elif annotation == "BarriersLike":
+        text = f"raster or vector file, with what it costs to cross it; repeat for more: {text}"
+        parser.add_argument(flag, action="append", type=_barrier, metavar="FILE[=COST]", help=text)
     elif annotation.endswith("Like"):
         what = "raster or vector file" if "VectorLike" in annotation else "store or raster file"
         parser.add_argument(flag, metavar="FILE", help=f"{what}: {text}")
@@ -266,6 +269,15 @@ def add_option(
             choices=values and [convert(value) for value in values],
             help=text,
         )
+
+
+def _barrier(text: str) -> str | tuple[str, float]:
+    """Parse ``path`` or ``path=number``."""
+    path, _, number = text.rpartition("=")
+    try:
+        return path, float(number)
+    except ValueError:
+        return text
 
 
 def pair_of(text: str) -> tuple[str, float]:

@@ -37,6 +37,9 @@ def add_terrain(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--horizontal-coefficients", nargs="+", type=pair_of, metavar=name, help=HORIZONTAL
     )
+    group.add_argument(
+        "--max-slope", type=float, metavar="DEGREES", help="greatest slope of a step, up or down"
+    )
 
 
 def check_terrain(options: argparse.Namespace) -> None:
@@ -53,6 +56,7 @@ def _terrain_of(options: argparse.Namespace) -> og.TerrainCost | None:
     names = (
         *("surface", "elevation", "elevation_unit", "vertical_factor", "vertical_coefficients"),
         *("horizontal_raster", "horizontal_factor", "horizontal_coefficients"),
+        "max_slope",
     )
     given: dict[str, Any] = {name: getattr(options, name) for name in names}
     if all(value is None for value in given.values()):

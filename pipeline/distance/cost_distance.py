@@ -171,7 +171,13 @@ def cost_distance(
     if isinstance(cost, TerrainCost):
         surface = open_terrain(friction, cost, choice, barriers, steps.cell_size)
     elif check_choice("cost", cost, (*COSTS, EIKONAL)) == EIKONAL:
-        surface = open_surface(friction, CostModel("friction"), choice, barriers=barriers)
+        surface = open_surface(
+            friction,
+            CostModel("friction"),
+            choice,
+            barriers=barriers,
+            no_penalties="cost='eikonal' has no steps that cross them",
+        )
         outputs = check_outputs(outputs, OUTPUTS)
         return eikonal_job(surface, sources, steps, given, outputs, spec)
     else:

@@ -52,8 +52,8 @@ def hop_distance(
         Passable cells: those that are not 0 or nodata; shape (y, x).
     sources : raster, points or vector layer
         As for `cost_distance`.
-    barriers : raster or vector layer, optional
-        As for `cost_distance`.
+    barriers : raster, vector layer or list, optional
+        As for `cost_distance`, but without penalties.
     connectivity
     max_hops : int, optional
         Cells at more steps stay unreached.
@@ -102,7 +102,7 @@ def hop_distance(
         return hops_job(mask, cast("VerticesLike", sources), max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
     raster = spec.open(mask, "mask")
-    barred = parse_barriers(barriers, raster)
+    barred = parse_barriers(barriers, raster, no_penalties="hops are counted, not costs").barred
     passable: Raster = MaskRaster(raster)
     named = {"friction": raster}
     if barred is not None:

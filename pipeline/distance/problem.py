@@ -138,7 +138,7 @@ class Distance(FrontierProblem):
         row, itemsize = MODELS[self.model.name], self.dtype.itemsize
         # Models that go without friction may have two rasters of costs: heights and friction.
         planes = 2 if row.neutral_friction is not None else 1
-        return Bytes((1 + planes) * itemsize + 8 * len(row.further), itemsize)
+        return Bytes((1 + planes) * itemsize + 8 * len(self.model.further), itemsize)
 
     @property
     def lacking(self) -> str:
@@ -161,7 +161,7 @@ class Distance(FrontierProblem):
     def trial_values(self) -> list[int]:
         """Values of the cells of each raster in a trial, by which costs of all steps are whole."""
         # classes of further rasters are in a table; and whatever it costs there, nothing overflows
-        zero = *MODELS[self.model.name].further, BARRIERS
+        zero = *self.model.further, BARRIERS
         return [0 if name in zero else 4 for name in self.nodata]
 
     @property
@@ -178,9 +178,10 @@ class Distance(FrontierProblem):
     def gpu_bytes(self, cells: int) -> int:
         """Return the peak bytes of GPU memory of a tile: costs and distances."""
         row, itemsize = MODELS[self.model.name], self.dtype.itemsize
-        planes = (2 if row.neutral_friction is not None else 1) + 2 * len(row.further)
+        planes = (2 if row.neutral_friction is not None else 1) + 2 * len(self.model.further)
         more = 8 * len(self.nodata) * cells
-        if row.formula is not None:  # weights are there when no raster as read is left
+        if row.formula is not None or self.model.crossing:
+            # weights are there when no raster as read is left
             # warps come in pairs: maybe one more than blocks
             weighed = cells if self.keep_weights else min(cells, MOST_REWEIGHED) + LANES**2
             weights = weights_a_cell(len(STEPS[self.connectivity])) * weighed
@@ -489,7 +490,7 @@ class Distance(FrontierProblem):
         # before the distances become the result
         lost_link = None if state.links is None else state.links.lost(state.tile)
         found = state.tile.read_out(self.dtype, blank)
-        bars = MODELS[self.model.name].bars
+        bars = self.model.bars
         # A bound leaves cells unreached, and so do models that bar steps; without either, only
         # barriers or an overflow can.
         if found.cut_off and self.max_cost >= self._most and not bars:
@@ -575,6 +576,7 @@ class Distance(FrontierProblem):
         return {
             "cost_model": self.model.name,
             **({"coefficients": coefficients} if coefficients else {}),
+            **self.model.extra_attributes,
             "travel": "to" if self.model.reverse else "from",
             "connectivity": self.connectivity,
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from orograph.arguments.sources import SourceSpec
 from orograph.arguments.steps import DTYPES, SlopeOptions, SlopeSpec, StepSpec
 from orograph.distance.cost_distance import DistanceOptions, DistanceSpec, distance_job
-from orograph.distance.costs.surface import SLOPES, in_metres, model_coefficients, open_surface
-from orograph.kernels.relax.models import CostModel
+from orograph.distance.costs.surface import SLOPES, in_metres, model_of, open_surface
 from orograph.operations.operation import operation
 from orograph.results.costs import TIME
 from orograph.run.options import RunSpec
@@ -91,7 +90,7 @@ def walking_time(
     steps, slopes, spec = StepSpec.of(options), SlopeSpec.of(options), RunSpec.of(options)
     surface = open_surface(
         elevation,
-        CostModel(name, False, model_coefficients(name, slopes.coefficients)),
+        model_of(name, slopes),
         spec.choice,
         slopes.friction,
         rasters,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +20,14 @@ from orograph.distance.costs.checks import longest_step
 from orograph.distance.costs.surface import (
     check_whole_lengths,
     in_metres,
-    model_coefficients,
+    model_of,
     open_surface,
 )
 from orograph.distance.links import check_unit_of_links, parse_links
 from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
-from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
+from orograph.kernels.relax.models import MODELS, NAMED, friction_unit
 from orograph.run.job import goes_around
 from orograph.run.options import BuildOptions
 from orograph.tiles.arguments import (
@@ -113,9 +114,15 @@ def wanted_index(
             f"cost: {cost!r} needs further rasters, {names}, which an index does not hold; use "
             "orograph.walking_time"
         )
-    model = CostModel(cost, False, model_coefficients(cost, slopes.coefficients))
+    model = model_of(cost, slopes)
     surface = open_surface(
-        raster, model, choice.choice, slopes.friction, argument="raster", barriers=steps.barriers
+        raster,
+        model,
+        choice.choice,
+        slopes.friction,
+        argument="raster",
+        barriers=steps.barriers,
+        no_penalties="an index does not hold penalties",
     )
     first = surface.first
     if MODELS[cost].formula is not None:
@@ -148,6 +155,7 @@ def wanted_index(
         fingerprint="",
         sparsify=sparsify,
         wraps=wraps,
+        max_slope=None if model.max_slope == math.inf else model.max_slope,
     )
     rasters = tuple(surface.inputs.values())
     return BuildSpec(form_with_links(form, joined), rasters, problem)

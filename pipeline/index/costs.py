@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,7 +26,12 @@ from orograph.tiles.nodata import valid_cells
 def problem_of(form: Form, lengths: Array, links: Links | None) -> Distance:
     """Return the distance problem on the rasters and links that an index stores."""
     return Distance(
-        model=CostModel(form.cost, False, form.coefficients),
+        model=CostModel(
+            form.cost,
+            False,
+            form.coefficients,
+            math.inf if form.max_slope is None else form.max_slope,
+        ),
         dtype=np.dtype(form.dtype),
         connectivity=form.connectivity,
         lengths=lengths,

@@ -164,9 +164,9 @@ class DistanceIndex:
             Zarr store to write.
         cost : str
             A model of `cost_distance` or `walking_time`.
-        barriers : raster or vector layer, optional
-            As of `cost_distance`. The index holds their cells as nodata, so that `update` with new
-            values takes barriers away.
+        barriers : raster, vector layer or list, optional
+            As of `cost_distance`, but without penalties. The index holds their cells as nodata, so
+            that `update` with new values takes barriers away.
         connectivity : {8, 4}
             4 or 8.
         block : int

@@ -60,6 +60,8 @@ class Form:
     """Whether links may lead one way only."""
     wraps: bool = field(kw_only=True, default=False)
     """Whether the last column lies beside the first."""
+    max_slope: float | None = field(kw_only=True, default=None)
+    """Greatest slope of a step, as rise by length; None: there is none."""
 
     @property
     def tree(self) -> Quadtree:
@@ -191,6 +193,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
         and isinstance(form.sparsify, bool)
         and (form.links >= 0 and form.terminals >= 0 and isinstance(form.directed, bool))
         and isinstance(form.wraps, bool)
+        and (form.max_slope is None or (type(form.max_slope) is float and form.max_slope >= 0))
     ):
         raise ValueError(f"{reprlib.repr(dict(stated))} is the form of no index")
     if model.check:

@@ -60,16 +60,18 @@ NAMED = tuple(name for name, row in MODELS.items() if row.by_name)
 """The models that operations take by their names."""
 
 
-FURTHER = np.array([len(row.further) for row in MODELS.values()])
-"""Number of further rasters that each model needs, by the number of the model."""
-
-
 def lacking_on_gpu(model: str) -> str:
     """Return words for a cost model whose formulas a GPU lacks; empty if it lacks nothing."""
     there = MODELS[model].formula is None or (FOLDER / f"{model}.cuh").exists()
     return "" if there else f"the cost model {model!r}"
 
 
+EXTRA = "max_slope", "barrier_penalties"
+"""Names of the attributes of results that tell the greatest slope and penalties."""
+CROSSED = "crossed"
+"""Name of the raster that tells the barriers of a cell that paths may cross at a penalty."""
+MOST_CROSSED = 24
+"""Number of such barriers that there may be: as many bits as float32 holds exactly."""
 BARRIER = 2**60  # integers: "unreachable" and "impassable"; four of them still fit int64
 
 EAST_WEST, NORTH_SOUTH, DIAGONAL, TWO_ROWS, TWO_COLUMNS = range(5)  # rows of the length table
@@ -84,6 +86,33 @@ class CostModel(NamedTuple):
     """Count each step in the other direction: cost *to* the sources instead of *from* them."""
     coefficients: tuple[float, ...] = ()
     """Coefficients in the order of `Model.coefficients`, then a table; empty for the defaults."""
+    max_slope: float = math.inf
+    """Greatest slope of a step, as rise by length; steeper ones are impassable, up or down."""
+    crossing: tuple[float, ...] = ()
+    """Half of the penalty for crossing each barrier; bit k of the raster `CROSSED` marks barrier k.
+
+    A step that leads into a barrier or out of it costs this half more; a knight's move is in each
+    barrier that one of the two cells between its ends is in.
+    """
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Rasters that are needed in addition to friction and elevation."""
+        return (*MODELS[self.name].further, *((CROSSED,) if self.crossing else ()))
+
+    @property
+    def bars(self) -> bool:
+        """Whether a step between passable cells can be impassable."""
+        return MODELS[self.name].bars or self.max_slope < math.inf
+
+    @property
+    def extra_attributes(self) -> dict[str, Any]:
+        """Attributes of a result that tell the greatest slope and the penalties, if any."""
+        slope = round(math.degrees(math.atan(self.max_slope)), 12)
+        found = slope if self.max_slope < math.inf else None, [2 * half for half in self.crossing]
+        return {
+            name: value for name, value in zip(EXTRA, found, strict=True) if value not in (None, [])
+        }
 
 
 BY_FRICTION = CostModel()
@@ -118,6 +147,13 @@ class Rules(NamedTuple):
     """True for a model of slopes that weighs a row of steps at once, else None.
 
     None has another type than True, so Numba compiles only the formulas of one kind of model.
+    """
+    further: int = 0
+    """Number of further rasters; those of the model come first."""
+    extra: Any = None
+    """Greatest slope, then half of the penalty of each barrier (see `CostModel`), float64.
+
+    None without either, of another type than an array, so that nothing is compiled for it.
     """
 
 
@@ -194,6 +230,10 @@ def cost_rules(
             f"lay_out of {model.name} returns {laid_out.size} coefficients, but {row.count} of the "
             "usual ones"
         )
+    if model.max_slope < math.inf and row.formula is None:
+        raise ValueError(f"max_slope: the model {model.name} has no slopes")
+    if model.crossing and CROSSED not in given:
+        raise ValueError(f"penalties for crossing barriers need {CROSSED}")
     if lengths.ndim != 2 or lengths.shape[0] != 5:
         raise ValueError(f"lengths has shape {lengths.shape}; must be (5, padded rows)")
     # With fewer neighbours no step takes its length from the rows behind these.
@@ -231,6 +271,12 @@ def cost_rules(
         coefficients=laid_out,
         by_step=True if row.formula is not None and row.row is None else None,
         by_row=True if row.row is not None else None,
+        further=len(model.further),
+        extra=(
+            np.array([model.max_slope, *model.crossing], np.float64)
+            if model.crossing or model.max_slope < math.inf
+            else None
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -194,3 +195,17 @@ def _read(argument: str, path: str, names: Iterable[str]) -> Any:
         raise InputError(
             f"{argument}: {path}: {error}; it must have an angle and a factor in each line"
         ) from None
+
+
+def slope_limit(max_slope: float | None) -> float:
+    """Return the greatest slope of a step as rise by length, given it in degrees; None: infinity.
+
+    Raises
+    ------
+    InputError
+    """
+    if max_slope is None:
+        return math.inf
+    degrees = check_number("max_slope", max_slope, 0, 90)
+    # The tangent that the library computes is less than 1 at 45 degrees.
+    return {45.0: 1.0, 90.0: math.inf}.get(degrees, math.tan(math.radians(degrees)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +14,12 @@ import numpy.typing as npt
 from orograph.arguments.barriers import BARRIERS, BarriersLike, parse_barriers
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.source_costs import per_source
-from orograph.distance.costs.checks import check_friction, check_heights
+from orograph.arguments.steps import SlopeSpec
+from orograph.distance.costs.checks import check_friction, check_heights, most_height
 from orograph.distance.costs.headings import headings
+from orograph.distance.costs.slope_factors import slope_limit
 from orograph.distance.costs.terrain_cost import HORIZONTAL, TerrainCost
-from orograph.kernels.relax.models import BARRIER, MODELS, NAMED, CostModel
+from orograph.kernels.relax.models import BARRIER, CROSSED, MODELS, NAMED, CostModel
 from orograph.kernels.relax.models.factors import ANGLES
 from orograph.tiles.arguments import check_number, shown
 from orograph.tiles.errors import InputError
@@ -92,7 +95,21 @@ class Surface:
         return "nodata" if self.barriers is None else "nodata or on a barrier"
 
     def check(self, dtype: np.dtype[Any], longest: float, unit: int) -> None:
-        """Raise InputError for unusable cells of in-memory rasters; tiles check stored ones."""
+        """Raise InputError for unusable cells of in-memory rasters; tiles check stored ones.
+
+        And for penalties of barriers that do not fit the dtype.
+        """
+        for half in self.model.crossing:
+            if dtype.kind == "i" and half % 1:
+                raise InputError(
+                    f"{BARRIERS}: a penalty of {2 * half:g} with dtype='int64'; it must be a "
+                    "multiple of 2, because half of it is paid on each side"
+                )
+            if 2 * half > most_height(dtype):
+                raise InputError(
+                    f"{BARRIERS}: a penalty of {2 * half:g}; in {dtype} it must be at most "
+                    f"{most_height(dtype):g}"
+                )
         whole = Window(0, 0, *self.first.shape)
         for name, raster in self.named.items():
             if not isinstance(raster, ArrayRaster):
@@ -117,6 +134,7 @@ def open_surface(
     rasters: Mapping[str, RasterLike] | None = None,
     argument: str | None = None,
     barriers: BarriersLike | None = None,
+    no_penalties: str = "",
 ) -> Surface:
     """Open the rasters of a cost model.
 
@@ -133,8 +151,8 @@ def open_surface(
         The further ones that the model needs, by name.
     argument
         Name of ``raster`` in errors, if it has another one.
-    barriers
-        Raster or vector layer of barriers; None: there are none.
+    barriers, no_penalties
+        As for `parse_barriers`.
     """
     cost = model.name
     name = first_raster(cost)
@@ -151,7 +169,18 @@ def open_surface(
         named[further] = open_raster(source, argument=further)
     for own, other in named.items():
         check_same_grid(own, other, named[name])
-    return Surface(model, named, parse_barriers(barriers, named[name]))
+    return with_barriers(Surface(model, named), barriers, no_penalties)
+
+
+def with_barriers(
+    surface: Surface, barriers: BarriersLike | None, no_penalties: str = ""
+) -> Surface:
+    """Return the surface with barriers; the arguments are those of `parse_barriers`."""
+    barred, crossed, penalties = parse_barriers(barriers, surface.first, no_penalties=no_penalties)
+    if crossed is None:
+        return replace(surface, barriers=barred)
+    model = surface.model._replace(crossing=tuple(penalty / 2 for penalty in penalties))
+    return replace(surface, model=model, named={**surface.named, CROSSED: crossed}, barriers=barred)
 
 
 def open_terrain(
@@ -183,8 +212,8 @@ def open_terrain(
         # In the order of the model: the factor of slope, that of direction, the headings of all
         # steps.
         coefficients = *coefficients[: ANGLES + 2 * rows], *terrain.horizontal, *of_steps
-    model = CostModel(terrain.model, False, coefficients)
-    return Surface(model, named, parse_barriers(barriers, first))
+    model = CostModel(terrain.model, False, coefficients, terrain.max_slope)
+    return with_barriers(Surface(model, named), barriers)
 
 
 def in_metres(surface: Surface, elevation_unit: str | None) -> Surface:
@@ -297,6 +326,16 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     except ValueError as error:
         raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
     return chosen
+
+
+def model_of(cost: str, slopes: SlopeSpec) -> CostModel:
+    """Return the cost model of a name with its coefficients and the greatest slope, checked."""
+    limit = slope_limit(slopes.max_slope)
+    if limit < math.inf and MODELS[cost].formula is None:
+        raise InputError(
+            f"max_slope: {shown(slopes.max_slope)}; the model {cost!r} has no slopes: leave it out"
+        )
+    return CostModel(cost, False, model_coefficients(cost, slopes.coefficients), limit)
 
 
 def check_starts(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from orograph.distance.costs.horizontal_factors import horizontal_coefficients_of
-from orograph.distance.costs.slope_factors import FactorLike, factor_coefficients
+from orograph.distance.costs.slope_factors import FactorLike, factor_coefficients, slope_limit
 from orograph.tiles import html
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -57,6 +58,9 @@ class TerrainCost:
     horizontal_coefficients : mapping of str to float, optional
         Coefficients of a named factor: those of ``zero_factor``, ``cut_angle``, ``slope`` and
         ``side_value`` that it has. Missing ones have ArcGIS's defaults.
+    max_slope : float, optional
+        Greatest slope of a step in degrees, up or down, by the heights for slopes; steeper steps
+        are impassable, whatever the factor. By default there is none.
 
     Raises
     ------
@@ -91,8 +95,16 @@ class TerrainCost:
         horizontal_raster: RasterLike | None = None,
         horizontal_factor: FactorLike | None = None,
         horizontal_coefficients: Mapping[str, float] | None = None,
+        max_slope: float | None = None,
     ) -> None:
         level = surface is None and elevation is None
+        self.max_slope = slope_limit(max_slope)
+        """Greatest slope of a step, as rise by length."""
+
+        if level and self.max_slope < math.inf:
+            raise InputError(
+                f"max_slope: {shown(max_slope)} without heights; give surface or elevation"
+            )
         if level and (horizontal_raster is None or vertical_factor is not None):
             raise InputError("surface: None, and so is elevation; give one of them")
         rasters = {"surface": surface, "elevation": elevation, HORIZONTAL: horizontal_raster}
@@ -119,6 +131,7 @@ class TerrainCost:
             factor = "binary" if horizontal_factor is None else horizontal_factor
             self.horizontal = horizontal_coefficients_of(factor, horizontal_coefficients)
         self._factor, self._horizontal_factor = vertical_factor, horizontal_factor
+        self._max_slope = max_slope
 
     def __repr__(self) -> str:
         return f"<orograph.TerrainCost: {self.model}>"
@@ -130,6 +143,7 @@ class TerrainCost:
             "elevation": shown(self.elevation),
             **({} if self.elevation_unit is None else {"unit of heights": self.elevation_unit}),
             "vertical factor": shown(self._factor),
+            **({} if self._max_slope is None else {"max_slope": f"{self._max_slope:g} degrees"}),
         }
         if self.horizontal_raster is not None:
             rows["horizontal raster"] = shown(self.horizontal_raster)

@@ -12,7 +12,7 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_place
 from orograph.distance.strengths.attributes import COSTS_ADD_UP
-from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax.models import EXTRA, MODELS
 from orograph.results.costs import cost_variable, costs_of
 from orograph.results.opening import ResultLike, open_result
 from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
@@ -67,9 +67,9 @@ def corridor(
     ------
     InputError
         If pairs of a list are also labels of the sources of other results in it, if the results
-        differ in grid, cost model, coefficients, connectivity or cell size, if only
-        one of them has integer costs, if ``travel`` is the same for both where it matters,
-        or if one was computed with multipliers or rates in ``source_cost``.
+        differ in grid, cost model, coefficients, greatest slope, penalties, connectivity or
+        cell size, if only one of them has integer costs, if ``travel`` is the same for both where
+        it matters, or if one was computed with multipliers or rates in ``source_cost``.
 
     References
     ----------
@@ -235,7 +235,8 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
             "without them"
         )
     _check_place(a, b)
-    for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
+    of_steps = "cost_model", "coefficients", *EXTRA, "connectivity", "cell_size", "links"
+    for name in of_steps:
         _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
     for name in ("units", *WRAPS):
         _check_equal(name, *(costs_of(result).attrs.get(name) for result in (a, b)))

@@ -65,7 +65,7 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "--targets": ("none.txt", "folder", "", "a\0b", "words.txt"),
     "--coefficients": ("x", "pace=x", "pace=nan", "zebra=1", "pace"),
     "--snap": WHOLE,
-    "--barriers": (*STORES, "none.gpkg"),
+    "--barriers": (*STORES, "none.gpkg", "none.gpkg=600", "dem.tif=-1", "dem.tif=nan"),
     "--outside": (*NONE, "ignore"),
     "--unreachable": (*NONE, "ignore"),
     "--scheduler": ("", "x://y:1", "tcp://", "junk", "tcp://127.0.0.1:9"),
@@ -116,6 +116,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("cost_distance", "--surface"): STORES,
     ("cost_distance", "--elevation"): STORES,
     ("cost_distance", "--elevation-unit"): ("", "km", "furlong"),
+    ("cost_distance", "--max-slope"): (*NUMBER, "-1", "91", "nan"),
+    ("walking_time", "--max-slope"): (*NUMBER, "-1", "91", "nan"),
     ("cost_distance", "--horizontal-raster"): STORES,
     ("cost_distance", "--horizontal-factor"): ("", "steep", "words.txt", "none.txt"),
     ("cost_distance", "--horizontal-coefficients"): ("x", "slope=x", "slope=nan", "zebra=1"),
@@ -266,6 +268,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     **{(f"graph {what}", "graph"): (*STORES, "words.txt") for what in GRAPH_COMMANDS},
     ("index build", "--links"): (*STORES, "words.txt"),
     ("index build", "--elevation-unit"): NONE,
+    ("index build", "--max-slope"): (*NUMBER, "-1", "91", "nan"),
     ("index build", "--block"): (*WHOLE, "0", "2000"),
     ("index build", "--levels"): (*WHOLE, "11"),
     ("index query", "store"): STORES,
@@ -347,6 +350,8 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
 # what else has to be given for an argument to count
 WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("index build", "--friction"): {"--cost": ("tobler",)},
+    ("index build", "--max-slope"): {"--cost": ("tobler",)},
+    ("cost_distance", "--max-slope"): {"--surface": ("dem.tif",)},
     ("cost_distance", "--horizontal-factor"): {"--horizontal-raster": ("dem.tif",)},
     ("cost_distance", "--horizontal-coefficients"): {
         "--horizontal-raster": ("dem.tif",),

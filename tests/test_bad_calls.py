@@ -284,6 +284,7 @@ _METHODS = {
         "points": bad.POINTS,
         "targets": bad.OPTIONAL_POINTS,
         "outside": SOURCES["outside"],
+        "unreachable": bad.number(optional=True),
     },
     "DistanceIndex.nearest": {
         "points": bad.POINTS,

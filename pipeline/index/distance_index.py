@@ -5,6 +5,7 @@ One idea, long: one public class, each of whose methods says what it takes, retu
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from orograph.index.points import (
 )
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
+from orograph.index.table import TableJob, costs_of_places, mark_unreached, table_layout
 from orograph.index.update import cells_under, update_links, update_values
 from orograph.kernels.backends import BACKENDS, may_use_numba, resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
@@ -38,9 +40,17 @@ from orograph.results.paths import LeastCostPath
 from orograph.run.backends import choose_backend
 from orograph.run.cluster.clusters import LateClient, check_client, current_client
 from orograph.run.feedback import compilations
+from orograph.run.launch import launch
 from orograph.run.options import RunSpec, where_to_work
 from orograph.tiles import html
-from orograph.tiles.arguments import check_choice, check_flag, check_integer, shown
+from orograph.tiles.arguments import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    refuse_arguments,
+    shown,
+)
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, RunError, own_errors
 from orograph.tiles.extensions import check_extension
@@ -49,6 +59,7 @@ from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.open_storage import open_storage
 from orograph.tiles.raster.snapping import SnapLike, parse_snap
+from orograph.tiles.raster.wrap import turn_of
 from orograph.tiles.storage import Location
 from orograph.tiles.vector.layer import VectorLike, read_layer
 
@@ -358,6 +369,10 @@ class DistanceIndex:
         snap: SnapLike = False,
         outside: str = "error",
         all_touched: bool = False,
+        unreachable: float | None = None,
+        out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
     ) -> xr.DataArray:
         """Return the least costs between all pairs of points, or from points to targets.
 
@@ -381,34 +396,61 @@ class DistanceIndex:
         all_touched : bool
             Take all cells that targets which are areas touch, not those alone whose centres lie
             within.
+        unreachable : float, optional
+            Value for pairs without a path; by default infinity, or -1 where costs are integers. If
+            it is finite, it is the ``_FillValue`` of the result.
+        out : path, optional
+            Zarr store to write, for tables larger than memory: rows are computed and written 512 at
+            a time.
+        overwrite, resume : bool
+            Replace ``out`` if it exists; continue an interrupted call, whose finished rows are in
+            ``out.partial``.
 
         Returns
         -------
         xarray.DataArray
-            (from, to), with the points' numbers, from 0, or names, and their coordinates; infinity
-            (integers: -1, its ``_FillValue``) where there is no way.
+            (from, to), with the points' numbers, from 0, or names, and their coordinates. With
+            ``out`` it is opened lazily from the store. `to_geodataframe` and `to_file` make a row
+            of each pair.
 
         Raises
         ------
         InputError
             If points lie outside the raster or on nodata.
+        StoreExistsError
+            If ``out`` exists, or an unfinished run of it, and no option says what to do.
+        RunError
+            If the index is updated while ``out`` is written.
 
         Notes
         -----
         Exact. Sums are taken in another order than by `cost_distance`: floats agree with its
         within rounding, integers are the same. The same bits for any number of workers, on CPUs
-        with and without AVX-512.
+        with and without AVX-512. Without ``targets``, and if costs are the same both ways, each
+        pair is computed once for both; with ``out`` each way by itself, so that the last bits may
+        differ.
         """
+        value = self._check_unreachable(unreachable)
         given: dict[str, Any] = {"label": label, "snap": snap, "outside": outside}
 
         def ask() -> tuple[Places, Places, npt.NDArray[Any]]:
             start, end = self._ends(points, targets, given, all_touched)
             return start, end, self._table(start, end, None)
 
+        if out is not None:
+            return self._write_table(
+                lambda: self._ends(points, targets, given, all_touched),
+                value,
+                RunSpec(out=out, overwrite=overwrite, resume=resume, client=self._client),
+            )
+        refuse_arguments(
+            "a table in memory",
+            overwrite=check_flag("overwrite", overwrite),
+            resume=check_flag("resume", resume),
+        )
         start, end, costs = self._answer(ask)
-        if costs.dtype.kind == "i":
-            costs = np.where(costs >= BARRIER, -1, costs)
-        return _labelled(costs, start, end, self._cost_attributes)
+        attributes = {**self._cost_attributes(value), **self._notes(start, end)}
+        return _labelled(mark_unreached(costs, value), start, end, attributes)
 
     @own_errors
     def nearest(
@@ -435,8 +477,9 @@ class DistanceIndex:
         -------
         xarray.Dataset
             ``target`` (from, rank): numbers of targets, from 0, the smaller of those equally near
-            first; -1 where fewer can be reached. ``cost``: infinity (integers: -1) there. With
-            ``label`` also ``target_name``, empty where there is none.
+            first; -1 where fewer can be reached. ``cost``: infinity (integers: -1) there, and
+            ``target_x`` and ``target_y``: NaN. With ``label`` also ``target_name``, empty where
+            there is none.
         """
         import xarray as xr
 
@@ -469,7 +512,9 @@ class DistanceIndex:
         return xr.Dataset(
             {
                 "target": (dims, np.where(lost, -1, end.numbers[order]), {"_FillValue": -1}),
-                "cost": (dims, np.where(lost, blank, found), self._cost_attributes),
+                "cost": (dims, np.where(lost, blank, found), self._cost_attributes(blank)),
+                "target_x": (dims, np.where(lost, np.nan, end.points[order, 0])),
+                "target_y": (dims, np.where(lost, np.nan, end.points[order, 1])),
                 **named,
             },
             coords={
@@ -477,7 +522,7 @@ class DistanceIndex:
                 "from_x": ("from", start.points[:, 0]),
                 "from_y": ("from", start.points[:, 1]),
             },
-            attrs=_skipped(start, end),
+            attrs=self._notes(start, end),
         )
 
     @own_errors
@@ -698,15 +743,53 @@ class DistanceIndex:
             f"{self._store.storage} was updated {ATTEMPTS} times while it was asked; ask again"
         )
 
-    @property
-    def _cost_attributes(self) -> dict[str, Any]:
-        """Attributes of a table of costs."""
+    def _cost_attributes(self, unreachable: float) -> dict[str, Any]:
+        """Return the attributes of a table of costs."""
         problem = self._store.problem
         (cost,) = problem.outputs
         units = {"units": cost.attrs["units"]} if "units" in cost.attrs else {}
         unit = {} if problem.length_unit is None else {"length_unit": problem.length_unit.name}
-        fill = {"_FillValue": -1} if problem.dtype.kind == "i" else {}
+        fill = {"_FillValue": unreachable} if math.isfinite(unreachable) else {}
         return {"long_name": "least cost", **units, **unit, **fill}
+
+    def _notes(self, start: Places, end: Places) -> dict[str, Any]:
+        """Return attributes of a table: what became of the places, and their CRS."""
+        raster = self._store.rasters[0]
+        crs = raster.georeference.crs_wkt
+        skipped = start.notes("points") | ({} if end is start else end.notes("targets"))
+        turn = {"turn": list(turn_of(raster))} if self._store.form.wraps else {}
+        return {**skipped, **turn, **({} if crs is None else {"crs_wkt": crs})}
+
+    def _check_unreachable(self, value: float | None) -> float:
+        """Return the value for pairs without a path, of the dtype of the costs."""
+        dtype = np.dtype(self._store.form.dtype)
+        if value is None:
+            return -1 if dtype.kind == "i" else np.inf
+        if dtype.kind == "i":
+            return check_integer("unreachable", value, -BARRIER, BARRIER)
+        if isinstance(value, float) and math.isnan(value):
+            return math.nan
+        number = check_number("unreachable", value)
+        most = float(np.finfo(dtype).max)
+        if math.isfinite(number) and abs(number) > most:
+            raise InputError(f"unreachable: {number:g}; in {dtype} it must be at most {most:g}")
+        return float(dtype.type(number))
+
+    def _write_table(
+        self, ends: Callable[[], tuple[Places, Places]], value: float, spec: RunSpec
+    ) -> xr.DataArray:
+        """Write a table of costs to a store in parts, and open it."""
+        assert spec.storage is not None
+        check_extension("out", spec.storage)
+        start, end = self._answer(ends)
+        shape = len(start), len(end)
+        job = TableJob(
+            *((), shape, table_layout(shape), self._backend, self._blocks, start, end, value),
+            *(self._cost_attributes(value), self._notes(start, end), self._context, self._tell),
+            spec=spec,
+        )
+        table = launch(job, "distance_matrix").result()
+        return table["cost"].assign_attrs(table.attrs)
 
     def _ends(
         self,
@@ -722,18 +805,20 @@ class DistanceIndex:
             return start, start
         return start, parse_places(targets, raster, "targets", all_touched=all_touched, **given)
 
-    def _table(self, start: Places, end: Places, nearest: int | None) -> npt.NDArray[Any]:
-        """Return the costs between places; with ``nearest`` those of the least of each row."""
+    def _context(self, client: Client | None) -> QueryContext:
+        """Return the context of a query of tables."""
         if not may_use_numba(self._backend) and self._on_device is None:
             self._on_device = BlocksOnDevice(self._blocks)
-        client = None if self._on_device else self._client or current_client()
-        context = QueryContext(client, self._on_device)
+        return QueryContext(None if self._on_device else client, self._on_device)
+
+    def _table(self, start: Places, end: Places, nearest: int | None) -> npt.NDArray[Any]:
+        """Return the costs between places; with ``nearest`` those of the least of each row."""
+        context = self._context(self._client or current_client())
         # of the cells of one place any may be the nearest
         nearest = nearest if end.are_cells else None
         costs = table_of(self._blocks, start.cells, end.cells, nearest, context)
         self._tell(context)
-        # A place that covers several cells is as near as the nearest of them.
-        return costs if end.are_cells else np.minimum.reduceat(costs, end.first, axis=1)
+        return costs_of_places(costs, end)
 
     def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
@@ -745,11 +830,6 @@ class DistanceIndex:
             all_bytes=self._all_bytes,
             visits=context.visits,
         )
-
-
-def _skipped(start: Places, end: Places) -> dict[str, int]:
-    """Return the attributes that tell how many places lie outside the raster."""
-    return start.notes("points") | ({} if end is start else end.notes("targets"))
 
 
 def _labelled(
@@ -765,8 +845,7 @@ def _labelled(
         "to_x": ("to", end.points[:, 0]),
         "to_y": ("to", end.points[:, 1]),
     }
-    attrs = {**attributes, **_skipped(start, end)}
-    return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
+    return xr.DataArray(costs, coords, ("from", "to"), "cost", attributes)
 
 
 def _check_memory(memory: object) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -146,13 +146,18 @@ def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
     return {int(n): np.flatnonzero(numbers == n) for n in np.unique(numbers)}
 
 
-def table_of(
-    blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, context: QueryContext
-) -> Array:
-    """Return the least costs from some cells to others, shape (starts, ends).
+class Reached(NamedTuple):
+    """Costs from the starts of a table to the borders of their blocks, and from there to its ends.
 
-    With ``nearest``, only that many of each row, the least ones, are exact; others may be too high.
+    By cell; those of the ends are in `Targets`.
     """
+
+    leaving: dict[tuple[int, int], SourceBorder]
+    targets: Targets
+
+
+def reach_borders(blocks: Blocks, starts: Indices, ends: Indices, context: QueryContext) -> Reached:
+    """Return the costs between the cells of a table and the borders of their blocks."""
     form = blocks.store.form
     from_block, to_block = _by_block(blocks, starts), _by_block(blocks, ends)
     nowhere = np.empty((0, 2), np.int64)
@@ -188,6 +193,44 @@ def table_of(
         for target in here.tolist():
             cell = int(ends[target, 0]), int(ends[target, 1])
             targets.setdefault(number, []).append((target, cell, arriving[cell].border))
+    return Reached(leaving, targets)
+
+
+def rows_of(
+    blocks: Blocks, starts: Indices, ends: Indices, reached: Reached, context: QueryContext
+) -> Array:
+    """Return rows of a table of least costs, for some of its starts, shape (starts, ends).
+
+    A pair has the same bits whatever other rows there are.
+    """
+    leaving, targets = reached
+    form = blocks.store.form
+    groups = group_near(blocks, form.block_of(starts[:, 0], starts[:, 1]), GROUP)
+    count = len(ends)
+    work = [
+        ([leaving[int(starts[i, 0]), int(starts[i, 1])] for i in group], targets, count, count)
+        for group in groups
+    ]
+    table = np.empty((len(starts), count), form.dtype)
+    if context.on_device is None:
+        results = context.share(blocks, from_group, work)
+    else:
+        results = [context.on_device.from_group(*task[:3]) for task in work]
+    for group, (rows, read, visits) in zip(groups, results, strict=True):
+        table[group] = rows
+        context.count(read, visits)
+    return table
+
+
+def table_of(
+    blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, context: QueryContext
+) -> Array:
+    """Return the least costs from some cells to others, shape (starts, ends).
+
+    With ``nearest``, only that many of each row, the least ones, are exact; others may be too high.
+    """
+    form = blocks.store.form
+    leaving, targets = reach_borders(blocks, starts, ends, context)
     # groups do not depend on who does them: of a pair both ways may differ in the last bit
     groups = group_near(blocks, form.block_of(starts[:, 0], starts[:, 1]), GROUP)
     # where both ways cost the same, a pair is left to the group that comes first: later waves have

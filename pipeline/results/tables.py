@@ -36,6 +36,9 @@ _TABLES = {
     "pass_x": (("point", "target"), "pass_"),
 }
 
+_PAIRS = ("from", "to"), ("from", "rank")
+"""Dimensions of tables of costs by an index, of all pairs and of the nearest targets."""
+
 OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
 """Columns of the table of links of a stream network."""
 
@@ -49,8 +52,9 @@ def to_geodataframe(
     Parameters
     ----------
     result : Dataset, path or DataFrame
-        Result of `peaks`, `depressions`, `pass_elevation` or `streams`, or its store; or a result
-        of `component_table`. Layers, vector files and paths are also accepted.
+        Result of `peaks`, `depressions`, `pass_elevation` or `streams`, or its store; a result of
+        `component_table`; or a table of costs of a `DistanceIndex`, by ``distance_matrix`` or
+        ``nearest``. Layers, vector files and paths are also accepted.
 
     Returns
     -------
@@ -59,7 +63,8 @@ def to_geodataframe(
         of the table under their own names. The first columns are the numbers by which other rows
         refer to a row: ``peak``, ``depression``, ``label``, or ``point`` and ``target``. Geometries
         are points in the CRS of the raster: peaks, lowest cells, centroids or passes; passes with
-        paths have the paths as geometries, and streams have lines, as from `stream_lines`.
+        paths have the paths as geometries, and streams have lines, as from `stream_lines`. Of a
+        table of costs each pair is a row, with a straight line.
         ``attrs["units"]`` holds the known units of columns.
 
     Raises
@@ -105,8 +110,12 @@ def table_layer(result: object) -> VectorLayer | None:
         return _of_components(result)
     if isinstance(result, str | os.PathLike) and is_table_path(result):
         result = open_result(result, "peaks")
+    if isinstance(result, xr.DataArray) and result.dims == ("from", "to"):
+        result = result.to_dataset(name="cost").assign_attrs(result.attrs)
     if not isinstance(result, xr.Dataset):
         return None
+    if "cost" in result and result["cost"].dims in _PAIRS:
+        return _pairs(result)
     if is_network(result):
         return network_lines(result)
     columns = table_columns(result)
@@ -126,6 +135,38 @@ def table_layer(result: object) -> VectorLayer | None:
         units["area"] = str(result.attrs["area_unit"])
     crs = result.attrs.get("crs_wkt")
     return VectorLayer(geometry, columns, crs, units=units, places=_places(columns))
+
+
+def _pairs(table: xr.Dataset) -> VectorLayer:
+    """Return a table of costs by an index as straight lines between its places."""
+    import_shapely("result")
+    cost = table["cost"]
+    row, column = np.indices(cost.shape).reshape(2, -1)
+    columns = {"from": labels_of(table, "from")[row]}
+    starts = np.stack([table["from_x"].values, table["from_y"].values], axis=1)[row]
+    if "rank" in cost.dims:
+        target = table.get("target_name", table["target"])
+        columns |= {"rank": column + 1, "to": target.values.ravel()}
+        ends = np.stack([table["target_x"].values, table["target_y"].values], axis=2).reshape(-1, 2)
+    else:
+        columns["to"] = labels_of(table, "to")[column]
+        ends = np.stack([table["to_x"].values, table["to_y"].values], axis=1)[column]
+    columns["cost"] = cost.values.ravel()
+    there = np.isfinite(ends[:, 0])  # fewer targets than ranks can be reached
+    points = np.stack([starts, ends], axis=1)[there].reshape(-1, 2)
+    lines = lines_of(points, np.full(len(points) // 2, 2), stated_turn(table.attrs))
+    units = {"cost": str(cost.attrs["units"])} if "units" in cost.attrs else {}
+    kept = {name: values[there] for name, values in columns.items()}
+    return VectorLayer(lines, kept, table.attrs.get("crs_wkt"), units=units)
+
+
+def labels_of(table: xr.Dataset, dim: str) -> Array:
+    """Return the names of the places of a table of costs, or their numbers, along a dimension."""
+    if dim in table.coords:
+        return table[dim].values
+    number = table[f"{dim}_number"]  # as the store has them
+    names: Array = np.array(number.attrs.get("names", number.values))
+    return names
 
 
 def _places(columns: Mapping[str, Array]) -> tuple[str, ...]:

@@ -271,6 +271,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("index build", "--max-slope"): (*NUMBER, "-1", "91", "nan"),
     ("index build", "--block"): (*WHOLE, "0", "2000"),
     ("index build", "--levels"): (*WHOLE, "11"),
+    ("index matrix", "--out"): (*(out for out in OUT if out != "peaks.shp"), *VECTOR_OUT[:-1]),
+    ("index matrix", "--unreachable"): NUMBER,
     ("index query", "store"): STORES,
     ("index query", "--window"): (
         *(("x", "0", "1", "1"), ("0", "0", "1"), ("0", "0", "0", "1"), ("0", "0", "9", "9")),

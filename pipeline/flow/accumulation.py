@@ -130,7 +130,7 @@ class AccumulationProblem(FlowProblem, ABC):
     def _leaving(
         self, term: Term, place: Place, tile: Codes, others: Sequence[Array], border: Integers
     ) -> Amounts:
-        """Return what leaves a tile at its border cells of what falls on it."""
+        """Return the amounts that leave a tile at its border cells, of what falls on it."""
         falls = self.falls(term, place, others, np.empty(tile.size, np.int64))
         return self._accumulate(term, place, tile, falls).take(border)
 

@@ -129,7 +129,7 @@ class TableJob(DatasetJob):
 
 
 def table_layout(shape: tuple[int, int]) -> Layout:
-    """Return the layout of a table of so many starts and ends."""
+    """Return the layout of a table with a number of starts and of ends."""
     side = min(MOST_ROWS, max(shape))
     return Layout(side, side)
 

@@ -31,7 +31,13 @@ from orograph.index.points import (
 )
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
-from orograph.index.table import TableJob, costs_of_places, mark_unreached, table_layout
+from orograph.index.table import (
+    TableJob,
+    costs_of_places,
+    mark_unreached,
+    table_layout,
+    version_of_index,
+)
 from orograph.index.update import cells_under, update_links, update_values
 from orograph.kernels.backends import BACKENDS, may_use_numba, resolve_backend
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
@@ -781,10 +787,11 @@ class DistanceIndex:
         """Write a table of costs to a store in parts, and open it."""
         assert spec.storage is not None
         check_extension("out", spec.storage)
-        start, end = self._answer(ends)
+        (start, end), version = self._answer(lambda: (ends(), version_of_index(self._blocks)))
         shape = len(start), len(end)
         job = TableJob(
             *((), shape, table_layout(shape), self._backend, self._blocks, start, end, value),
+            version,
             *(self._cost_attributes(value), self._notes(start, end), self._context, self._tell),
             spec=spec,
         )

@@ -50,6 +50,8 @@ class TableJob(DatasetJob):
     start: Places
     end: Places
     unreachable: float
+    version: str
+    """Version of the index at which the places were looked up."""
     attributes: dict[str, Any]
     """Attributes of the costs."""
     notes: dict[str, Any]
@@ -95,23 +97,19 @@ class TableJob(DatasetJob):
         return {
             "operation": "distance-matrix",
             "index": repr(self.blocks.store.form),
-            "version": self._version,
+            "version": self.version,
             "places": digest.hexdigest(),
             "unreachable": repr(self.unreachable),
         }
 
-    @property
-    def _version(self) -> str:
-        return repr(self.blocks.store.storage.state("zarr.json"))
-
     @cached_property
     def first_versions(self) -> list[Version | None]:
         """Version of the index when the run began."""
-        return [Version("index", self._version)]
+        return [Version("index", self.version)]
 
     def versions(self) -> list[Version | None]:
         """Return the version of the index now."""
-        return [Version("index", self._version)]
+        return [Version("index", version_of_index(self.blocks))]
 
     def warm_up(self) -> None:
         """Do nothing: kernels are compiled when the first point needs them."""
@@ -126,6 +124,11 @@ class TableJob(DatasetJob):
         labels = {name: labels_of(found, name) for name in ("from", "to")}
         found = found.drop_vars([f"{name}_number" for name in labels])
         return found.set_coords(COORDINATES).assign_coords(labels)
+
+
+def version_of_index(blocks: Blocks) -> str:
+    """Return the version of an index, which every update changes."""
+    return repr(blocks.store.storage.state("zarr.json"))
 
 
 def table_layout(shape: tuple[int, int]) -> Layout:

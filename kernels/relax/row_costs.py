@@ -265,8 +265,28 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
             *(length, scratch, rules, rules.by_step, rules.by_row),
         )
-        crossed = further + (rules.further - 1) * 2 * PLANE
-        add_extra(out, other, ws, z, crossed, STRIDE, dy, dx, length, rules, rules.extra)
+    # Numba knows this when it compiles, and drops the call with its counts of references.
+    if rules.extra is not None:
+        _add_extra_of_lanes(ws, transposed, row, low, high, kept, steps, rules, rules.extra)
+
+
+@compiled
+def _add_extra_of_lanes(ws, transposed, row, low, high, kept, steps, rules, extra):
+    """Add what is extra to the edges that `_weigh_lanes` has weighed."""
+    if extra is None:
+        return
+    side = 1 if transposed else 0
+    ahead = kept + (FORWARD_TRANSPOSED if transposed else FORWARD)
+    back = kept + (BACKWARD_TRANSPOSED if transposed else BACKWARD)
+    z = at(ELEVATION + side, row) + low
+    crossed = at(FURTHER_PLANES + 2 * (rules.further - 1) + side, row) + low
+    lengths = TRANSPOSED_LENGTHS if transposed else 0
+    for k in range(steps):
+        length = lanes(ws, at(LENGTHS, k + lengths) + low, high - low)
+        out = lanes(ws, at(ahead + k, row) + low, high - low)
+        other = lanes(ws, at(back + k, row) + low, high - low)
+        dy, dx = STEP_DY[k], STEP_DX[k]
+        add_extra(out, other, ws, z, crossed, STRIDE, dy, dx, length, rules, extra)
 
 
 @compiled

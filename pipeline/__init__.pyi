@@ -1,5 +1,6 @@
 """Public names and the modules that define them: `import orograph` reads this list (SPEC 1)."""
 
+from .access.catchments import catchments as catchments
 from .arguments.settings import config as config
 from .components.components import connected_components as connected_components
 from .components.table import component_table as component_table

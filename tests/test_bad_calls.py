@@ -185,6 +185,7 @@ def _plans() -> dict[str, Function]:
         "sparsify": bad.FLAG,
         "links": _LINKS,
         "pits": bad.integer(0, 9, optional=True),
+        "reach": bad.integer(0, 9, optional=True),
         "max_length": bad.integer(1, 1024, optional=True),
         "depressions": bad.choice("carve"),
         "flats": bad.choice("steepest"),
@@ -351,6 +352,15 @@ DISTANCE = {
     ),
     "outputs": _outputs("cost"),
 }
+
+ACCESS = {
+    **COST_MODEL,
+    "population": _OTHER_RASTER,
+    "links": _LINKS,
+    "travel": DISTANCE["travel"],
+    "outside": SOURCES["outside"],
+}
+"""Keywords of facilities and people."""
 
 FUNCTIONS = {
     "all_pairs": Function(
@@ -579,6 +589,18 @@ FUNCTIONS = {
             "cell_size": COST_MODEL["cell_size"],
             "source_values": SOURCES["source_values"],
             "dtype": bad.DTYPE,
+        },
+    ),
+    "catchments": Function(
+        og.catchments,
+        {"friction": GRID, "facilities": POINT, "population": GRID},
+        ACCESS
+        | {
+            "facilities": bad.POINTS,
+            "capacity": bad.kind("beds", -1, bad.NAN, [1, 2], 2.0**34, {1: 2}, optional=True),
+            "rank": bad.kind("order", bad.NAN, [1, 2], {1: 2}, optional=True),
+            "each": bad.FLAG,
+            "max_cost": DISTANCE["max_cost"],
         },
     ),
     "streams": Function(
@@ -864,11 +886,12 @@ def _plans_of_jobs() -> dict[str, Function]:
     # in their place are other sources, or nothing: see `orograph.operations.plan`
     made_up = {
         *("sources", "regions", "points", "targets", "outlets", "sinks", "label", "source_values"),
-        *("initial_cost", "links", "barriers", "snap", "levels"),
+        *("initial_cost", "links", "barriers", "snap", "levels", "facilities", "capacity", "rank"),
     }
     requests = {
         "components": bad.integer(0, 12, optional=True),
         "pits": bad.integer(0, 12, optional=True),
+        "reach": bad.integer(0, 12, optional=True),
         "memory_limit": bad.kind(
             *(0, -1, bad.NAN, bad.INF, "4 pears", "", True, "-1", bad.HUGE, 10**400), optional=True
         ),

@@ -26,6 +26,7 @@ NUMBERS = {"int": int, "float": float}
 RUN = RunSpec.heading
 OUT = "Zarr store to write, or a file: .tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv"
 FLAGS = {
+    "facilities": ("--facilities", "--facility"),
     "sources": ("--sources", "--point", "--source"),
     "s": ("--from-file", "--from"),
     "t": ("--to-file", "--to"),
@@ -252,6 +253,8 @@ def add_option(
     elif annotation == "BarriersLike":
         text = f"raster or vector file, with what it costs to cross it; repeat for more: {text}"
         parser.add_argument(flag, action="append", type=_barrier, metavar="FILE[=COST]", help=text)
+    elif "str | Sequence[float]" in annotation:
+        parser.add_argument(flag, type=_number_or_text, metavar="NUMBER|COLUMN", help=text)
     elif annotation.endswith("Like"):
         what = "raster or vector file" if "VectorLike" in annotation else "store or raster file"
         parser.add_argument(flag, metavar="FILE", help=f"{what}: {text}")
@@ -289,10 +292,15 @@ def pair_of(text: str) -> tuple[str, float]:
 def _number_or_column(text: str) -> tuple[str, float | str]:
     """Parse ``name=number`` or ``name=column``."""
     name, value = _named(text)
+    return name, _number_or_text(value)
+
+
+def _number_or_text(text: str) -> float | str:
+    """Parse a number, or the name of a column."""
     try:
-        return name, float(value)
+        return float(text)
     except ValueError:
-        return name, value
+        return text
 
 
 def _named(text: str) -> tuple[str, str]:

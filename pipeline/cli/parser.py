@@ -51,6 +51,7 @@ EXAMPLES = {
     "polygonize": "zones.tif zones.gpkg",
     "isochrones": "seconds.zarr 0.5 1 2 bands.gpkg --unit h",
     "region_network": "friction.tif network.gpkg --regions parks.gpkg --label park",
+    "catchments": "friction.tif people.tif served.zarr --facilities clinics.gpkg",
     "peaks": "dem.tif peaks.geojson --min-prominence 50",
     "depressions": "dem.tif depressions.gpkg --min-depth 2",
     "passes": "dem.tif --points villages.gpkg",

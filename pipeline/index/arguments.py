@@ -18,6 +18,7 @@ from orograph.arguments.steps import (
 )
 from orograph.distance.costs.checks import longest_step
 from orograph.distance.costs.surface import (
+    Surface,
     check_whole_lengths,
     in_metres,
     model_of,
@@ -55,6 +56,8 @@ class BuildSpec:
     """Rasters that costs come from, then the barriers, if there are any."""
     problem: Distance
     """Distance problem on the rasters."""
+    surface: Surface
+    """The rasters by name, and the cost model."""
 
 
 def check_form(
@@ -95,10 +98,12 @@ def wanted_index(
     steps: StepSpec = StepSpec(),  # noqa: B008 (frozen)
     slopes: SlopeSpec = SlopeSpec(),  # noqa: B008
     choice: Choice = Choice(),  # noqa: B008
+    argument: str = "raster",
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
-    With ``snap=None`` the cells of links are not looked at.
+    With ``snap=None`` the cells of links are not looked at. ``argument`` is the name of ``raster``
+    in errors.
 
     Raises
     ------
@@ -120,7 +125,7 @@ def wanted_index(
         model,
         choice.choice,
         slopes.friction,
-        argument="raster",
+        argument=argument,
         barriers=steps.barriers,
         no_penalties="an index does not hold penalties",
     )
@@ -158,4 +163,4 @@ def wanted_index(
         max_slope=None if model.max_slope == math.inf else model.max_slope,
     )
     rasters = tuple(surface.inputs.values())
-    return BuildSpec(form_with_links(form, joined), rasters, problem)
+    return BuildSpec(form_with_links(form, joined), rasters, problem, surface)

@@ -333,6 +333,39 @@ def _on_all_threads(plan: Plan, threads: int) -> Plan:
     return replace(plan, memory_per_worker=memory, threads_per_worker=threads)
 
 
+def _of_searches(
+    problem: Any, dtypes: Sequence[np.dtype[Any]], grid: Grid, request: Request
+) -> Plan:
+    """Return the plan of a problem of a search around each of some facilities."""
+    cells = request.cells(grid, dtypes)
+    needs = problem.bytes(cells)
+    read = sum(dtype.itemsize for dtype in dtypes)
+    held = min(LIMIT_BYTES, cells.grid * read) + needs.more * max(request.threads, 1)
+    # without a store, numbers of cells are in memory beside the result
+    beside = 2 * cells.grid * bytes_written(problem) if request.threads else 0
+    tasks = len(problem)
+    return Plan(
+        operation=problem.name,
+        shape=grid.shape,
+        tile=grid.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=tasks,
+        memory_per_worker=WORKER_BYTES + held,
+        memory_client=CLIENT_BYTES
+        + memory_of_tasks(tasks, request.processes)
+        + cells.shard * 24
+        + needs.table
+        + beside,
+        memory_table=needs.table,
+        bytes_read=2 * cells.grid * dtypes[-1].itemsize + needs.read_again,
+        bytes_written=cells.grid * bytes_written(problem) + needs.columns,
+        bytes_checkpoints=needs.checkpoints,
+        workers=request.workers,
+    )
+
+
 FORMULAS = {
     "sweep": _of_sweep, "parts": _of_parts, "frontier": _of_frontier, "stages": _of_stages,
+    "searches": _of_searches,
 }  # fmt: skip

@@ -38,6 +38,7 @@ def raster(cells: Any, name: str) -> xr.DataArray:
 
 OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "breach_depressions": lambda i: og.breach_depressions(i["z"]),
+    "catchments": lambda i: og.catchments(i["z"], START, population=i["classes"]),
     "connected_components": lambda i: og.connected_components(i["classes"]),
     "cost_distance": lambda i: og.cost_distance(i["z"], i["classes"], barriers=i["none"]),
     "depressions": lambda i: og.depressions(i["z"], labels=True),

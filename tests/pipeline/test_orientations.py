@@ -181,6 +181,14 @@ DISTANCES = {
         og.region_network(known["friction"], known["regions"], **options)
     ),
     "path between two": _reach,
+    "catchments": lambda known, **options: og.catchments(
+        known["friction"],
+        points(known),
+        population=known["weights"],
+        capacity=9,
+        max_cost=90,
+        **options,
+    )[["catchment", "residual"]],
     "eikonal": _eikonal,
 }
 SURFACES = {

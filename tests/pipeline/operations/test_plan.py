@@ -49,7 +49,7 @@ OPERATIONS: list[Any] = [
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
     og.drainage_network, og.downstream,
-    og.polygonize, og.isochrones, og.region_network, og.zonal,
+    og.polygonize, og.isochrones, og.region_network, og.zonal, og.catchments,
     og.DistanceIndex.build,
 ]  # fmt: skip
 
@@ -638,6 +638,10 @@ JOBS: dict[str, tuple[Any, dict[str, Any]]] = {
     "parts": (og.breach_depressions, {"max_length": 4}),
     "stages of heights": (
         og.flow_accumulation, {"method": "dinf", "depressions": "breach", "flats": "gradient"},
+    ),
+    "searches": (
+        og.catchments,
+        {"facilities": [(3, 4), (1, 1)], "population": rough((40, 50)), "max_cost": 9.0},
     ),
     "a layer": (og.region_network, {"regions": [(3, 4), (1, 1)]}),
 }  # fmt: skip

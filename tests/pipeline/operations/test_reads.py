@@ -138,6 +138,10 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         ),
         {"heights": 2, "directions": 2, "low": 2},
     ),
+    "catchments": (
+        lambda r, **o: og.catchments(r("friction"), HERE, population=r("weights"), **o),
+        {"weights": 2},
+    ),
     "zonal": (lambda r, out, **o: og.zonal(r("zones"), r("heights"), **o), {}),
     "polygonize": (lambda r, out, **o: og.polygonize(r("zones"), **o), {}),
     "isochrones": (lambda r, out, **o: og.isochrones(r("friction"), [1.2, 1.5], **o), {}),

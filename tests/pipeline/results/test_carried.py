@@ -73,6 +73,9 @@ OPERATIONS: dict[str, Make] = {
     "flow_accumulation, mfd": lambda **o: call(og.flow_accumulation, HEIGHTS, method="mfd", **o),
     "flow_distance": lambda **o: call(og.flow_distance, FLOW, COUNT > 4, **o),
     "downstream": lambda **o: call(og.downstream, FLOW, HEIGHTS, COUNT > 4, **o),
+    "catchments": lambda **o: call(
+        og.catchments, HEIGHTS, [START, END], population=HEIGHTS, capacity=90, **o
+    ),
     "upstream": lambda **o: call(og.upstream, FLOW, HEIGHTS, weights="area", **o),
     "upstream_length": lambda **o: call(og.upstream_length, FLOW, **o),
     "height_above_drainage": lambda **o: call(

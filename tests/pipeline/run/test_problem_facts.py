@@ -137,6 +137,24 @@ CALLS: dict[str, Call] = {
             "barriers": BARRIERS,
         },
     ),
+    "catchments": (
+        (FRICTION, POINTS),
+        {"population": HEIGHTS},
+        {
+            "population": FRICTION,
+            "capacity": 3.0,
+            "rank": [2, 1],
+            "each": True,
+            "cost": "absolute_difference",
+            "travel": "from",
+            "max_cost": 9.0,
+            "barriers": BARRIERS,
+            "connectivity": 4,
+            "cell_size": 2.0,
+            "dtype": "float32",
+            "nodata": 1.0,
+        },
+    ),
     "hop_distance": ((MASK, POINTS), {"snap": True}, {"connectivity": 4, "max_hops": 3}),
 }
 VARIED = [(name, argument) for name, (_, _, varied) in CALLS.items() for argument in varied]

@@ -1,6 +1,8 @@
 """Public names and the modules that define them: `import orograph` reads this list (SPEC 1)."""
 
 from .access.catchments import catchments as catchments
+from .access.floating_catchments import floating_catchments as floating_catchments
+from .access.site import site as site
 from .arguments.settings import config as config
 from .components.components import connected_components as connected_components
 from .components.table import component_table as component_table

@@ -603,6 +603,26 @@ FUNCTIONS = {
             "max_cost": DISTANCE["max_cost"],
         },
     ),
+    "site": Function(
+        og.site,
+        {"friction": GRID, "candidates": POINT, "population": GRID, "within": 3},
+        ACCESS
+        | {
+            "candidates": bad.POINTS,
+            "within": bad.number(-1, bad.NAN),
+            "count": bad.integer(1, 2**31),
+        },
+    ),
+    "floating_catchments": Function(
+        og.floating_catchments,
+        {"friction": GRID, "facilities": POINT, "population": GRID, "within": 3},
+        ACCESS
+        | {
+            "facilities": bad.POINTS,
+            "within": bad.number(-1, bad.NAN),
+            "supply": bad.kind("beds", -1, bad.NAN, bad.INF, [1, 2], {1: 2}),
+        },
+    ),
     "streams": Function(
         og.streams,
         {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "codes": "taudem"},
@@ -887,6 +907,7 @@ def _plans_of_jobs() -> dict[str, Function]:
     made_up = {
         *("sources", "regions", "points", "targets", "outlets", "sinks", "label", "source_values"),
         *("initial_cost", "links", "barriers", "snap", "levels", "facilities", "capacity", "rank"),
+        *("candidates", "supply", "within"),
     }
     requests = {
         "components": bad.integer(0, 12, optional=True),

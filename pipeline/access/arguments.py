@@ -65,10 +65,12 @@ class AccessSpec:
         """Return the units of columns of costs, if these have one."""
         return dict.fromkeys(names, self.units) if self.units else {}
 
-    def values(self, name: str, given: object, least: float, most: float) -> Reals:
+    def values(
+        self, name: str, given: object, least: float, most: float, *, unlimited: bool = False
+    ) -> Reals:
         """Return a number for each facility: one for all, one for each, or those of a column.
 
-        ``most`` is the greatest number; infinity is taken too.
+        With ``unlimited``, infinity is taken beside numbers up to ``most``.
         """
         numbers, is_planned = as_plain(given), isinstance(self.rasters[0], RasterOutline)
         if isinstance(given, str) and not is_planned:
@@ -83,7 +85,9 @@ class AccessSpec:
             numbers = 1.0  # a plan need not have the facilities
         several = isinstance(numbers, Iterable) and not isinstance(numbers, bytes | Mapping)
         values = [
-            math.inf if is_number(v) and v == math.inf else check_number(name, v, least, most)
+            math.inf
+            if unlimited and is_number(v) and v == math.inf
+            else check_number(name, v, least, most)
             for v in (numbers if several else [numbers])
         ]
         if not several or is_planned:

@@ -329,7 +329,7 @@ def catchments(
             ranks = asked.values("rank", rank, -math.inf, math.inf)
         limits = np.full(count, math.inf)
         if capacity is not None:
-            limits = asked.values("capacity", capacity, 0, MOST)
+            limits = asked.values("capacity", capacity, 0, MOST, unlimited=True)
         units = np.where(np.isinf(limits), -1, in_units(limits)).astype(np.int64)
         problem = Catchments(**asked.problem, ranks=ranks, capacities=units)
     return raster_job(

@@ -26,6 +26,7 @@ NUMBERS = {"int": int, "float": float}
 RUN = RunSpec.heading
 OUT = "Zarr store to write, or a file: .tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv"
 FLAGS = {
+    "candidates": ("--candidates", "--candidate"),
     "facilities": ("--facilities", "--facility"),
     "sources": ("--sources", "--point", "--source"),
     "s": ("--from-file", "--from"),

@@ -52,6 +52,8 @@ EXAMPLES = {
     "isochrones": "seconds.zarr 0.5 1 2 bands.gpkg --unit h",
     "region_network": "friction.tif network.gpkg --regions parks.gpkg --label park",
     "catchments": "friction.tif people.tif served.zarr --facilities clinics.gpkg",
+    "site": "friction.tif people.tif 3600 sites.zarr --candidates places.gpkg --count 3",
+    "floating_catchments": "friction.tif people.tif 3600 access.tif --facilities clinics.gpkg",
     "peaks": "dem.tif peaks.geojson --min-prominence 50",
     "depressions": "dem.tif depressions.gpkg --min-depth 2",
     "passes": "dem.tif --points villages.gpkg",

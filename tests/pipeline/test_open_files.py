@@ -45,6 +45,9 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "downstream": lambda i: og.downstream(i["codes"], i["z"], i["classes"]),
     "drainage_network": lambda i: og.drainage_network(i["z"], 3),
     "fill_depressions": lambda i: og.fill_depressions(i["z"]),
+    "floating_catchments": lambda i: og.floating_catchments(
+        i["z"], START, population=i["classes"], within=99
+    ),
     "flood_level": lambda i: og.flood_level(i["z"], START),
     "flow_accumulation": lambda i: og.flow_accumulation(i["codes"], weights=i["z"]),
     "flow_direction": lambda i: og.flow_direction(i["z"]),
@@ -58,6 +61,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "peaks": lambda i: og.peaks(i["z"]),
     "polygonize": lambda i: og.polygonize(i["classes"]),
     "region_network": lambda i: og.region_network(i["z"], START + END),
+    "site": lambda i: og.site(i["z"], START, population=i["classes"], within=99),
     "streams": lambda i: og.streams(i["codes"], i["z"], 5, elevation=i["z"]),
     "upstream": lambda i: og.upstream(i["codes"], i["z"]),
     "upstream_length": lambda i: og.upstream_length(i["codes"]),

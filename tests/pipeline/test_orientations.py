@@ -189,6 +189,17 @@ DISTANCES = {
         max_cost=90,
         **options,
     )[["catchment", "residual"]],
+    "sites": lambda known, **options: og.site(
+        known["friction"],
+        points(known),
+        population=known["weights"],
+        within=40,
+        count=3,
+        **options,
+    )[["catchment", "residual"]],
+    "floating catchments": lambda known, **options: og.floating_catchments(
+        known["friction"], points(known), population=known["weights"], within=60, **options
+    )[["access"]],
     "eikonal": _eikonal,
 }
 SURFACES = {

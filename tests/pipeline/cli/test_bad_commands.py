@@ -178,6 +178,23 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("region_network", "--region"): POINTS,
     ("region_network", "--connections"): NONE,
     ("region_network", "--max-cost"): (*NUMBER, "-1", "nan"),
+    **{
+        (command, option): values
+        for command in ("site", "floating_catchments")
+        for option, values in {
+            "population": STORES,
+            "within": (*NUMBER, "-1", "nan"),
+            "--links": (*STORES, "words.txt"),
+            "--elevation-unit": NONE,
+            "--travel": NONE,
+        }.items()
+    },
+    ("site", "--candidates"): ("none.txt", "folder", "", "a\0b", "words.txt"),
+    ("site", "--candidate"): POINTS,
+    ("site", "--count"): (*WHOLE, "0"),
+    ("floating_catchments", "--facilities"): ("none.txt", "folder", "", "a\0b", "words.txt"),
+    ("floating_catchments", "--facility"): POINTS,
+    ("floating_catchments", "--supply"): ("", "beds", "-1", "nan"),
     ("catchments", "--facilities"): ("none.txt", "folder", "", "a\0b", "words.txt"),
     ("catchments", "--facility"): POINTS,
     ("catchments", "population"): STORES,
@@ -322,6 +339,20 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
         "friction": ("dem.tif",),
         "--facility": ("0", "0"),
         "population": ("dem.tif",),
+        "out": ("out.zarr",),
+    },
+    "site": {
+        "friction": ("dem.tif",),
+        "--candidate": ("0", "0"),
+        "population": ("dem.tif",),
+        "within": ("5",),
+        "out": ("out.zarr",),
+    },
+    "floating_catchments": {
+        "friction": ("dem.tif",),
+        "--facility": ("0", "0"),
+        "population": ("dem.tif",),
+        "within": ("5",),
         "out": ("out.zarr",),
     },
     "stream_lines": {"streams": ("forest.zarr",), "out": ("out.gpkg",)},

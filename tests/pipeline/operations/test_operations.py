@@ -59,6 +59,10 @@ STORED: dict[str, Callable[..., Any]] = {
     "water that splits": lambda **o: call(og.flow_accumulation, GRID, method="dinf", **CUT, **o),
     "downstream": lambda **o: call(og.downstream, DIRECTION, GRID, codes="taudem", **CUT, **o),
     "catchments": lambda **o: call(og.catchments, GRID, FAR, population=GRID, **CUT, **o),
+    "site": lambda **o: call(og.site, GRID, FAR, population=GRID, within=9, **CUT, **o),
+    "floating catchments": lambda **o: call(
+        og.floating_catchments, GRID, FAR, population=GRID, within=9, **CUT, **o
+    ),
     "upstream": lambda **o: call(og.upstream, DIRECTION, GRID, codes="taudem", **CUT, **o),
     "upstream lengths": lambda **o: call(og.upstream_length, DIRECTION, codes="taudem", **CUT, **o),
     "streams": lambda **o: call(og.streams, DIRECTION, GRID, 3, codes="taudem", **CUT, **o),

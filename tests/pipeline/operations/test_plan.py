@@ -50,6 +50,7 @@ OPERATIONS: list[Any] = [
     og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
     og.drainage_network, og.downstream,
     og.polygonize, og.isochrones, og.region_network, og.zonal, og.catchments,
+    og.site, og.floating_catchments,
     og.DistanceIndex.build,
 ]  # fmt: skip
 

@@ -142,6 +142,16 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         lambda r, **o: og.catchments(r("friction"), HERE, population=r("weights"), **o),
         {"weights": 2},
     ),
+    "site": (
+        lambda r, **o: og.site(r("friction"), HERE, population=r("weights"), within=np.inf, **o),
+        {"weights": 3},
+    ),
+    "floating_catchments": (
+        lambda r, **o: og.floating_catchments(
+            r("friction"), HERE, population=r("weights"), within=np.inf, **o
+        ),
+        {"weights": 3},
+    ),
     "zonal": (lambda r, out, **o: og.zonal(r("zones"), r("heights"), **o), {}),
     "polygonize": (lambda r, out, **o: og.polygonize(r("zones"), **o), {}),
     "isochrones": (lambda r, out, **o: og.isochrones(r("friction"), [1.2, 1.5], **o), {}),

@@ -76,6 +76,12 @@ OPERATIONS: dict[str, Make] = {
     "catchments": lambda **o: call(
         og.catchments, HEIGHTS, [START, END], population=HEIGHTS, capacity=90, **o
     ),
+    "site": lambda **o: call(
+        og.site, HEIGHTS, [START, END], population=HEIGHTS, within=40, count=2, **o
+    ),
+    "floating_catchments": lambda **o: call(
+        og.floating_catchments, HEIGHTS, [START, END], population=HEIGHTS, within=40, **o
+    ),
     "upstream": lambda **o: call(og.upstream, FLOW, HEIGHTS, weights="area", **o),
     "upstream_length": lambda **o: call(og.upstream_length, FLOW, **o),
     "height_above_drainage": lambda **o: call(

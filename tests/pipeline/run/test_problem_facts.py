@@ -155,6 +155,16 @@ CALLS: dict[str, Call] = {
             "nodata": 1.0,
         },
     ),
+    "site": (
+        (FRICTION, POINTS),
+        {"population": HEIGHTS, "within": 5.0},
+        {"population": FRICTION, "within": 6.0, "count": 2, "travel": "from"},
+    ),
+    "floating_catchments": (
+        (FRICTION, POINTS),
+        {"population": HEIGHTS, "within": 5.0},
+        {"population": FRICTION, "within": 6.0, "supply": [1, 2], "travel": "from"},
+    ),
     "hop_distance": ((MASK, POINTS), {"snap": True}, {"connectivity": 4, "max_hops": 3}),
 }
 VARIED = [(name, argument) for name, (_, _, varied) in CALLS.items() for argument in varied]

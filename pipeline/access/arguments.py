@@ -158,6 +158,8 @@ def parse_access(
         for number, own in zip(places.numbers.tolist(), places.names.tolist(), strict=True):
             names[number] = str(own)
         notes["source_names"] = names
+    if first.georeference.crs_wkt is not None:
+        notes["crs_wkt"] = first.georeference.crs_wkt  # of the table
     if places.skipped is not None:
         notes["sources_outside"] = places.skipped
     if places.moved is not None:

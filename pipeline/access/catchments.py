@@ -139,7 +139,7 @@ class Reaches(AccessProblem):
     name = "reaches"
     kept_bytes = 8
     columns: ClassVar[tuple[str, ...]] = ("cells", "people", "farthest")
-    coordinates: ClassVar[tuple[str, ...]] = ("y", "x")
+    coordinates: ClassVar[tuple[str, ...]] = ("facility_y", "facility_x")
 
     @property
     def keeps(self) -> bool:
@@ -157,20 +157,17 @@ class Reaches(AccessProblem):
         reaches = [reach for _, reach in found]
         cells = np.array([reach.count for reach in reaches], np.int64)
         columns = {
-            "facility": self.labels,
-            "y": self.points[:, 1],
-            "x": self.points[:, 0],
             "cells": cells,
             "people": people_of([reach.people for reach in reaches]),
             "farthest": np.array([reach.farthest for reach in reaches]),
         }
         attributes = totals(population)
         if not self.listed:
-            table = {name: (("facility",), [values]) for name, values in columns.items()}
-            return Result({}, table, attributes)
+            return Result({}, self.table(columns), attributes)
         columns["first"] = np.cumsum(cells) - cells
-        dimensions = {**dict.fromkeys(columns, ("facility",)), **dict.fromkeys(LISTED, ("cell",))}
-        return Result({}, ColumnsInTurns(dimensions, self._pieces(searches, columns)), attributes)
+        known = {name: values for name, (_, (values,)) in self.table(columns).items()}
+        dimensions = {**dict.fromkeys(known, ("facility",)), **dict.fromkeys(LISTED, ("cell",))}
+        return Result({}, ColumnsInTurns(dimensions, self._pieces(searches, known)), attributes)
 
     def _pieces(
         self, searches: Searches, columns: dict[str, Array]
@@ -267,10 +264,10 @@ def catchments(
         ``left_over``, what is left of its capacity. Attributes: ``population``, ``served`` and
         ``left``, the numbers of all people.
 
-        With ``each=True`` a table along ``facility``: ``facility``, ``y``, ``x``, ``cells``,
-        ``people`` and ``farthest``. A store or NetCDF file that ``out`` names also lists all cells
-        within reach, the nearest first, along ``cell``: ``row``, ``column`` and ``cost``, those of
-        a facility from ``first`` on.
+        With ``each=True`` a table along ``facility``: ``facility``, ``facility_x``, ``facility_y``,
+        ``cells``, ``people`` and ``farthest``. A store or NetCDF file that ``out`` names also lists
+        all cells within reach, the nearest first, along ``cell``: ``row``, ``column`` and ``cost``,
+        those of a facility from ``first`` on.
 
     Raises
     ------

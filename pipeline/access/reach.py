@@ -130,7 +130,7 @@ class AccessProblem(ProblemFacts, ABC):
 
     def table(
         self, columns: Mapping[str, Array], row: str = "facility", chosen: Any = slice(None)
-    ) -> ResultTable:
+    ) -> dict[str, tuple[tuple[str], list[Array]]]:
         """Return columns of the chosen facilities, behind their labels and coordinates."""
         x, y = self.points[chosen].T
         place = {row: self.labels[chosen], f"{row}_x": x, f"{row}_y": y}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from orograph.run.context import RunContext
     from orograph.run.job import Job
 
-ZONES = ("watershed", "labels", "allocation", "depression", "link")
+ZONES = ("watershed", "labels", "allocation", "catchment", "depression", "link")
 """Names of zones among the rasters of results."""
 OF_ZONES = ("cells", "area", "perimeter")
 OF_VALUES = ("count", "sum", "mean", "std", "min", "max")
@@ -233,8 +233,8 @@ def zonal(
     ----------
     zones : raster
         Zones, shape (y, x): whole numbers, which may be stored as floats. Of a dataset of several
-        variables, ``watershed``, ``labels``, ``allocation``, ``depression`` or ``link`` is read by
-        default.
+        variables, ``watershed``, ``labels``, ``allocation``, ``catchment``, ``depression`` or
+        ``link`` is read by default.
     values : raster, optional
         Values of the same grid.
     statistics : sequence of str, optional

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # what a result is drawn by, in this order
 _MAIN = (*COSTS, "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
-         "filled", "level")  # fmt: skip
+         "filled", "level", "catchment")  # fmt: skip
 MOST_PIXELS = 2**16
 
 _STATED_UNITS = {model.units for model in MODELS.values()} - {""}

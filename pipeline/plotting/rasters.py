@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from orograph.tiles.grid.crs import CRSLike
 
-_NUMBERED = {"labels", "allocation", "depression", "watershed", "link"}
+_NUMBERED = {"labels", "allocation", "catchment", "depression", "watershed", "link"}
 _CLASSES = {*_NUMBERED, "back_direction"}
 _WITH_BACKGROUND = {"labels", "depression", "link"}
 _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "north",

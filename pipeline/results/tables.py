@@ -34,6 +34,8 @@ _TABLES = {
     "prominence": (("peak",), ""),
     "spill_elevation": (("depression",), "pit_"),
     "pass_x": (("point", "target"), "pass_"),
+    "facility_x": (("facility",), "facility_"),
+    "site_x": (("site",), "site_"),
 }
 
 _PAIRS = ("from", "to"), ("from", "rank")
@@ -197,7 +199,9 @@ def table_columns(result: xr.Dataset) -> dict[str, Array] | None:
         return None
     dims, _ = known
     shape = tuple(result.sizes[dim] for dim in dims)
-    numbers = np.meshgrid(*(np.arange(size) for size in shape), indexing="ij")
+    # labels of rows, where they have some
+    labels = [result[dim].values for dim in dims]
+    numbers = np.meshgrid(*labels, indexing="ij")
     columns = {dim: number.ravel() for dim, number in zip(dims, numbers, strict=True)}
     for name, column in {**result.coords, **result.data_vars}.items():
         if column.dims and set(column.dims) <= set(dims) and name not in columns:

@@ -90,6 +90,22 @@ def test_facilities_have_names_capacities_and_ranks_by_column(tmp_path: Path) ->
     assert found["left_over"].values.tolist() == [0, 0]
 
 
+def test_tables_become_points(tmp_path: Path) -> None:
+    gpd = pytest.importorskip("geopandas")
+    points, people = [(1, 0), (4, 1)], np.ones((2, 6))
+    layer = gpd.GeoDataFrame({"code": [7, 5]}, geometry=gpd.points_from_xy(*np.transpose(points)))
+    how: dict[str, Any] = {"population": people, "max_cost": 1.0, "label": "code"}
+    for each, column, values in ((False, "served", [4.0, 4.0]), (True, "cells", [4, 4])):
+        found = og.catchments(people, layer, each=each, **how)
+        table = og.to_geodataframe(found)
+        assert table["facility"].tolist() == [7, 5]
+        assert table[column].tolist() == values
+        assert [(point.x, point.y) for point in table.geometry] == points
+    og.catchments(people, layer, each=True, **how, out=tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().splitlines()[1].startswith("7,")
+    assert og.zonal(og.catchments(people, layer, **how)).index.tolist() == [5, 7]
+
+
 def test_links_lead_out_of_the_window_of_a_search() -> None:
     friction, people = np.ones((1, 400)), np.ones((1, 400))
     friction[0, 200] = np.nan

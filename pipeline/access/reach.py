@@ -24,10 +24,13 @@ import numpy.typing as npt
 from orograph.arguments.cells import refuse_cell
 from orograph.arguments.settings import setting
 from orograph.arguments.sources import Sources
-from orograph.distance.links import TOO_FAR
+from orograph.distance.links import TOO_FAR, links_of_tile
 from orograph.distance.problem import Distance
 from orograph.kernels.relax.border import inner_of
-from orograph.kernels.relax.tile import relax
+from orograph.kernels.relax.pad import barrier_of
+from orograph.kernels.relax.reach import Extent, measure_reach
+from orograph.kernels.relax.tile import relax, seed
+from orograph.kernels.stages import kernel
 from orograph.run.cluster.executors import executor
 from orograph.run.context import RunContext, located
 from orograph.run.feedback import Progress
@@ -41,7 +44,7 @@ from orograph.tiles.grid.orientation import Orientation
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.interface import Raster, read_frame
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 from orograph.tiles.store.sink import ArraySink
 
@@ -55,8 +58,10 @@ UNIT = 2.0**-20
 MOST = 2.0**33
 """Greatest number of people in all cells, so that float64 holds all sums exactly."""
 FIRST_SIDE = 32  # cells around a facility that the first searches read
-CELLS_A_TASK, CELLS_AHEAD = 2**17, 2**22
-FACILITIES_A_TASK = 32
+CELLS_A_TASK, CELLS_AHEAD = 2**18, 2**22
+FACILITIES_A_TASK = 64
+CELLS_AT_ONCE = 2**17
+"""Cells of the windows that are relaxed together, about what caches hold."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +162,11 @@ class AccessProblem(ProblemFacts, ABC):
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:
         """Compile the kernels of distances."""
-        here = np.zeros(1, np.int64)
-        start = Sources(here, here, np.zeros(1, self.distance.dtype), here)
+        here, dtype = np.zeros(1, np.int64), self.distance.dtype
+        start = Sources(here, here, np.zeros(1, dtype), here)
         replace(self.distance, sources=start).compile_kernels(dtypes[:-1], True)
+        cells, people = np.zeros((4, 4), dtype)[1:-1, 1:-1], np.zeros((2, 2), dtypes[-1])
+        measure_reach(cells, 1.0, people, None, 1 / UNIT)
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext) -> Searches:
         """Return the engine of the problem."""
@@ -292,104 +299,146 @@ class Searches(Engine):
         window, costs = self.context.checkpoints.load("reach", Node(0, number))
         return Window(*window), costs
 
-    def reach(self, number: int, side: int) -> Reach:
-        """Return the reach of a facility; ``side`` is a guess of how far it goes."""
-        problem, context = self.problem, self.context
-        turn, nothing = problem.orientation.turn, problem.distance.link_blank[0]
-        known = context.checkpoints.load("found", Node(0, number)) if problem.keeps else None
-        if known is not None:
-            return Reach(Window(0, 0, 0, 0), np.empty((0, 0)), *known)
-        last = [*problem.first[1:].tolist(), len(problem.cells)][number]
-        own = problem.cells[problem.first[number] : last]
-        whole, costs = self._search(own, side)
-        within = costs < nothing
-        # only the rows and columns that are within reach
-        down, across = (np.flatnonzero(within.any(axis))[[0, -1]] for axis in (1, 0))
-        part = np.s_[down[0] : down[1] + 1, across[0] : across[1] + 1]
-        costs, within = costs[part], within[part]
-        window = Window(whole.y + int(down[0]), whole.x + int(across[0]), *costs.shape)
-        middle = own.mean(axis=0) - (whole.y, whole.x)
-        farther = int(np.abs(np.stack([down, across], axis=1) - middle).max())
-        people = 0
+    def search(self, numbers: Sequence[int], side: int) -> list[Reach]:
+        """Return the reaches of some facilities; ``side`` is a guess of how far they go."""
+        known: dict[int, Reach] = {}
+        todo: list[tuple[int, Window]] = []
+        for number in numbers:
+            if self.problem.keeps:
+                found = self.context.checkpoints.load("found", Node(0, number))
+                if found is not None:
+                    known[number] = Reach(Window(0, 0, 0, 0), np.empty((0, 0)), *found)
+                    continue
+            box = _around(self._own(number))
+            whole = math.isinf(self.problem.distance.max_cost)
+            window = Window(0, 0, *self.shape) if whole else box.grow(side + 2).clip(self.shape)
+            todo.append((number, window))
+        while todo:
+            self.context.stop_if_cancelled()
+            many = 1 if self.problem.distance.links else max(CELLS_AT_ONCE // todo[0][1].size, 1)
+            some, todo = todo[:many], todo[many:]
+            for (number, window), (larger, dist) in zip(some, self._relax(some), strict=True):
+                extent = self._extent(window, dist)
+                # a path that leaves the window passes the cells at its edge, or goes along a link
+                more = max(window.shape) // 2
+                north, west = more * (extent.top == 0), more * (extent.left == 0)
+                height = window.height + north + more * (extent.bottom == window.height - 1)
+                width = window.width + west + more * (extent.right == window.width - 1)
+                beyond = Window(window.y - north, window.x - west, height, width)
+                larger = _joined(larger, beyond.clip(self.shape))
+                if larger == window:
+                    known[number] = self._reach(number, window, dist, extent)
+                else:
+                    todo.append((number, larger))
+        return [known[number] for number in numbers]
+
+    def _own(self, number: int) -> Integers:
+        """Return the rows and columns of the cells of a facility."""
+        first = self.problem.first
+        last = first[number + 1] if number + 1 < len(first) else len(self.problem.cells)
+        return self.problem.cells[first[number] : last]
+
+    def _extent(self, window: Window, dist: Array) -> Extent:
+        """Measure the cells and people within reach, given the distances in a window."""
+        problem = self.problem
+        people = np.empty((0, 0), self.rasters[-1].dtype)
         if problem.counts_people:
-            given = self.rasters[-1].read(window)[within]
-            people = int(in_units(given, problem.nodata).sum())
-        reached = costs[within]
-        found = people, reached.size, float(reached.max()), farther
-        costs, window = turn(costs), self._turned(window)
+            people = self.rasters[-1].read(window)
+        nodata = None if problem.nodata is None else float(problem.nodata)
+        nothing = float(problem.distance.link_blank[0])
+        return measure_reach(dist, nothing, people, nodata, 1 / UNIT)
+
+    def _reach(self, number: int, window: Window, dist: Array, extent: Extent) -> Reach:
+        """Return the reach of a facility, and save it if the problem keeps it."""
+        problem, save = self.problem, self.context.checkpoints.save
+        count, top, bottom, left, right, total, farthest = extent
+        y, x = (self._own(number).mean(axis=0) - (window.y, window.x)).tolist()
+        side = math.ceil(max(y - top, bottom - y, x - left, right - x))
+        # only the rows and columns that are within reach
+        costs = problem.orientation.turn(dist[top : bottom + 1, left : right + 1])
+        window = self._turned(Window(window.y + top, window.x + left, *costs.shape))
+        facts = total, count, farthest, side
         if problem.keeps:
-            saved = (window.y, window.x, *window.shape), problem.kept_of(costs)
-            context.checkpoints.save("reach", Node(0, number), saved)
-            context.checkpoints.save("found", Node(0, number), found)
+            kept = (window.y, window.x, *window.shape), np.array(problem.kept_of(costs))
+            save("reach", Node(0, number), kept)
+            save("found", Node(0, number), facts)
         sent = problem.lists_cells and not problem.keeps
-        return Reach(window, np.ascontiguousarray(costs) if sent else costs[:0], *found)
+        return Reach(window, np.array(costs) if sent else costs[:0].copy(), *facts)
 
-    def _search(self, own: Integers, side: int) -> tuple[Window, Array]:
-        """Return the window around some cells that holds all within reach, and the distances."""
-        (top, left), (bottom, right) = own.min(axis=0).tolist(), own.max(axis=0).tolist()
-        box = Window(top, left, bottom - top + 1, right - left + 1)
-        window, most = box.grow(side + 2).clip(self.shape), self.problem.distance.max_cost
-        if math.isinf(most):
-            window = Window(0, 0, *self.shape)
-        labels = np.zeros(len(own), np.int64)
-        start = Sources(own[:, 0], own[:, 1], labels.astype(self.problem.distance.dtype), labels)
-        distance = replace(self.problem.distance, sources=start)
-        while True:
-            with located(window):
-                larger, dist = self._relax(distance, window)
-            if larger == window:
-                return window, dist
-            window = larger
+    def _relax(self, some: Sequence[tuple[int, Window]]) -> list[tuple[Window, Array]]:
+        """Return for each facility and window the window that is needed, and distances in this one.
 
-    def _relax(self, distance: Distance, window: Window) -> tuple[Window, Array]:
-        """Return the window that is needed as far as is known, and distances within this one."""
-        self.context.stop_if_cancelled()
-        frame = self.context.quadtree.frame(window, distance.halo_width)
-        cells = [read_frame(raster, frame) for raster in self.rasters[:-1]]
-        distance.check(cells, frame)
-        # as if it were alone: what lies around it is looked at below
-        place = Place(Node(0, 0), window, Sides(False, False, False, False), self.shape)
-        state = distance.open(place, cells, frame)
-        relax(state.tile.state)
-        while state.links is not None and state.links.spread(state.tile):
-            relax(state.tile.state)
+        The windows are relaxed as one tile, one below the other, with barriers between them: to
+        open a tile takes as long as to search a few thousand cells.
+        """
+        distance, rasters = self.problem.distance, self.rasters[:-1]
         halo, nothing = distance.halo_width, distance.link_blank[0]
-        dist = inner_of(state.tile.state.dist, halo)
-        # a path that leaves the window passes the cells at its edge, or goes along a link
-        ends = dist[:halo], dist[-halo:], dist[:, :halo], dist[:, -halo:]
-        larger = self._enlarged(window, [bool((end < nothing).any()) for end in ends])
-        if state.links is not None and distance.links is not None:
-            arrivals = state.links.outgoing(state.tile)
-            heads = distance.links.head[distance.links.of_tile(window).leaving]
-            larger = _around(larger, heads[(arrivals < nothing) & (arrivals != TOO_FAR)])
-        return larger, dist
+        heights = [window.height + halo for _, window in some]
+        tops = (np.cumsum(heights) - heights).tolist()
+        shape = sum(heights) - halo, max(window.width for _, window in some)
+        cells = [np.zeros(shape, raster.dtype) for raster in rasters] if len(some) > 1 else []
+        rows = [np.arange(window.y, window.y + window.height + halo) for _, window in some]
+        for (_, window), top in zip(some, tops, strict=True):
+            with located(window):
+                parts = [raster.read(window) for raster in rasters]
+                distance.check(parts, window)
+            for block, part in zip(cells, parts, strict=False):
+                block[top : top + window.height, : window.width] = part
+        cells = cells or parts
+        if distance.lengths.shape[1] > 1:
+            table = np.concatenate([*rows, rows[-1][-1:]]).clip(max=distance.lengths.shape[1] - 1)
+            distance = replace(distance, lengths=distance.lengths[:, table])
+        frame = Window(0, 0, *shape)
+        place = Place(Node(0, 0), frame, Sides(False, False, False, False), shape)
+        surface = distance.surface(place, cells, frame)
+        for (_, window), top in zip(some, tops, strict=True):
+            bottom = halo + top + window.height
+            for raster in (surface.friction, surface.elevation):
+                if raster.size:
+                    raster[bottom : bottom + halo] = barrier_of(distance.dtype)
+                    raster[halo + top : bottom, halo + window.width :] = barrier_of(distance.dtype)
+        places = [
+            self._own(number) - (window.y - top, window.x)
+            for (number, window), top in zip(some, tops, strict=True)
+        ]
+        seed(surface, *np.concatenate(places).T)
+        tile = kernel("open_tile", "numba")(surface)
+        links = links_of_tile(distance.links, some[0][1])
+        relax(surface)
+        while links is not None and links.spread(tile):
+            relax(surface)
+        found = []
+        for (_, window), top in zip(some, tops, strict=True):
+            there = window
+            dist = inner_of(surface.dist, halo)[top : top + window.height, : window.width]
+            if links is not None and distance.links is not None:
+                arrivals = links.outgoing(tile)
+                heads = distance.links.head[distance.links.of_tile(window).leaving]
+                heads = heads[(arrivals < nothing) & (arrivals != TOO_FAR)]
+                there = _joined(window, _around(heads)) if len(heads) else window
+            found.append((there, dist))
+        return found
 
-    def _enlarged(self, window: Window, reached: Sequence[bool]) -> Window:
-        """Return a window with more cells on those of its four sides that are within reach."""
-        more = max(window.height, window.width) // 2
-        north, south, west, east = (more * side for side in reached)
-        height, width = window.height + north + south, window.width + west + east
-        return Window(window.y - north, window.x - west, height, width).clip(self.shape)
+
+def _around(cells: Integers) -> Window:
+    """Return the least window that holds some cells."""
+    y, x = cells.min(axis=0).tolist()
+    bottom, right = cells.max(axis=0).tolist()
+    return Window(y, x, bottom - y + 1, right - x + 1)
 
 
-def _around(window: Window, cells: Integers) -> Window:
-    """Return the least window that holds another one and some cells."""
-    if not len(cells):
-        return window
-    y, x = np.minimum(cells.min(axis=0), (window.y, window.x)).tolist()
-    ends = window.y + window.height, window.x + window.width
-    bottom, right = np.maximum(cells.max(axis=0) + 1, ends).tolist()
+def _joined(one: Window, other: Window) -> Window:
+    """Return the least window that holds two others."""
+    y, x = min(one.y, other.y), min(one.x, other.x)
+    bottom = max(one.y + one.height, other.y + other.height)
+    right = max(one.x + one.width, other.x + other.width)
     return Window(y, x, bottom - y, right - x)
 
 
 def search_around(handle: Handle, numbers: Sequence[int], side: int) -> list[Reach]:
     """Return the reaches of some facilities; a task."""
     searches: Searches = load(handle)
-    found = []
-    for number in numbers:
-        found.append(searches.reach(number, side))
-        side = found[-1].side
-    return found
+    return searches.search(numbers, side)
 
 
 def people_of(numbers: Any) -> Reals:

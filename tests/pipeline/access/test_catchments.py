@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import oracle_access as oracle
 import pytest
+import rioxarray  # noqa: F401
+import xarray as xr
 from access_cases import random_case
 from distributed import Client
 
@@ -104,6 +106,51 @@ def test_tables_become_points(tmp_path: Path) -> None:
     og.catchments(people, layer, each=True, **how, out=tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text().splitlines()[1].startswith("7,")
     assert og.zonal(og.catchments(people, layer, **how)).index.tolist() == [5, 7]
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "lengths of a globe": {"degrees": True, "max_cost": 9000.0},
+    "walks on a globe": {"degrees": True, "cost": "tobler", "max_cost": 9000.0},
+    "height differences": {"cost": "absolute_difference", "max_cost": 9.0},
+    "single precision": {"dtype": "float32", "max_cost": 30.0},
+    "whole numbers": {"dtype": "int64", "connectivity": 4, "cell_size": 1, "max_cost": 40.0},
+    "barriers": {"barriers": True, "max_cost": 30.0},
+    "no limit": {},
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_searches_together_reach_what_distances_reach(name: str) -> None:
+    random, how = np.random.default_rng(3), dict(WAYS[name])
+    shape = 60, 50
+    cells = random.integers(1, 9, shape) * 2
+    cells[random.random(shape) < 0.1] = -1
+    degrees = how.pop("degrees", False)
+    axes = {"y": 60 - 0.01 * np.arange(60), "x": 0.01 * np.arange(50)}
+    if not degrees:
+        axes = {"y": 60.0 - np.arange(60), "x": np.arange(50.0)}
+    raster = xr.DataArray(cells, axes, ("y", "x"), attrs={"_FillValue": -1})
+    raster = raster.rio.write_crs(4326) if degrees else raster
+    if "barriers" in how:
+        how["barriers"] = random.random(shape) < 0.1
+    valid = np.argwhere((cells > 0) & ~how.get("barriers", np.zeros(shape, bool)))
+    places = valid[random.integers(0, len(valid), 9)]
+    points = np.stack([axes["x"][places[:, 1]], axes["y"][places[:, 0]]], axis=1)
+    people = raster * 0 + random.random(shape)
+    found = og.catchments(raster, points, population=people, each=True, **how)
+    cost = how.pop("cost", "friction")
+    for number, point in enumerate(points):
+        if cost == "tobler":
+            reached = og.walking_time(raster, [point], travel="to", **how)["time"].values
+        else:
+            reached = og.cost_distance(raster, [point], cost=cost, travel="to", **how)[
+                "cost"
+            ].values
+        there = reached >= 0
+        row = found.isel(facility=number)
+        assert (row["cells"], row["farthest"]) == (there.sum(), reached[there].max())
+        units = np.rint(people.values[there] * 2**20).sum()
+        assert row["people"] == units / 2**20
 
 
 def test_links_lead_out_of_the_window_of_a_search() -> None:

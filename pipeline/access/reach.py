@@ -296,7 +296,7 @@ class Searches(Engine):
 
     def kept(self, number: int) -> tuple[Window, Array]:
         """Return the window of a facility's reach, and what the problem keeps of its costs."""
-        window, costs = self.context.checkpoints.load("reach", Node(0, number))
+        window, costs, _ = self.context.checkpoints.load("reach", Node(0, number))
         return Window(*window), costs
 
     def search(self, numbers: Sequence[int], side: int) -> list[Reach]:
@@ -305,9 +305,9 @@ class Searches(Engine):
         todo: list[tuple[int, Window]] = []
         for number in numbers:
             if self.problem.keeps:
-                found = self.context.checkpoints.load("found", Node(0, number))
-                if found is not None:
-                    known[number] = Reach(Window(0, 0, 0, 0), np.empty((0, 0)), *found)
+                kept = self.context.checkpoints.load("reach", Node(0, number))
+                if kept is not None:
+                    known[number] = Reach(Window(*kept[0]), kept[1][:0], *kept[2])
                     continue
             box = _around(self._own(number))
             whole = math.isinf(self.problem.distance.max_cost)
@@ -359,9 +359,9 @@ class Searches(Engine):
         window = self._turned(Window(window.y + top, window.x + left, *costs.shape))
         facts = total, count, farthest, side
         if problem.keeps:
-            kept = (window.y, window.x, *window.shape), np.array(problem.kept_of(costs))
-            save("reach", Node(0, number), kept)
-            save("found", Node(0, number), facts)
+            place, kept = (window.y, window.x, *window.shape), problem.kept_of(costs)
+            packed = kept.dtype.itemsize == 1  # masks shrink, sums of floats do not
+            save("reach", Node(0, number), (place, np.array(kept), facts), compressed=packed)
         sent = problem.lists_cells and not problem.keeps
         return Reach(window, np.array(costs) if sent else costs[:0].copy(), *facts)
 

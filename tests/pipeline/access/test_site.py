@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from distributed import Client
 
 import orograph as og
 from orograph.access.reach import Searches
+from orograph.access.site import Siting
 from orograph.run.checkpoints import MemoryCheckpoints
 
 SEEDS = [*range(8), *(pytest.param(n, marks=pytest.mark.long) for n in range(8, 200))]
@@ -80,6 +82,29 @@ def test_workers_and_stores_give_the_same_bits(tmp_path: Path, client: Client) -
         found = operation(tmp_path / "f.zarr", points, **stored, **more, out=out)
         for name in expected.data_vars:
             np.testing.assert_array_equal(expected[name], found[name], err_msg=str(name))
+
+
+def test_a_run_that_is_resumed_searches_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = np.random.default_rng(2).uniform(1, 2, (30, 40))
+    candidates = [(x, 9) for x in range(0, 40, 3)]
+    og.ingest(cells, tmp_path / "f.zarr")
+    how: dict[str, Any] = {"population": tmp_path / "f.zarr", "within": 9, "count": 3}
+    expected = og.site(tmp_path / "f.zarr", candidates, **how)
+    with monkeypatch.context() as patch:
+
+        def stop(self: Siting, searches: Searches, found: Iterator[Any]) -> Any:
+            list(found)
+            raise OSError("stopped")
+
+        patch.setattr(Siting, "solve", stop)
+        with pytest.raises(OSError, match="stopped"):
+            og.site(tmp_path / "f.zarr", candidates, **how, out=tmp_path / "o.zarr")
+    monkeypatch.setattr(Searches, "_relax", None)
+    found = og.site(tmp_path / "f.zarr", candidates, **how, out=tmp_path / "o.zarr", resume=True)
+    for name in expected.variables:
+        np.testing.assert_array_equal(expected[name], found[name], err_msg=str(name))
 
 
 def test_a_plan_tells_the_size_of_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ class Catchments(AccessProblem):
     """Capacities in units of 2**-20; -1 where unlimited."""
 
     name = "catchments"
+    held_bytes = 12
     counts_people = False
     columns: ClassVar[tuple[str, ...]] = ("cells", "served", "farthest", "left_over")
 

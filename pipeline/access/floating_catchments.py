@@ -35,6 +35,7 @@ class FloatingCatchments(AccessProblem):
     """Supply of each facility."""
 
     name = "floating-catchments"
+    held_bytes = 8
     columns: ClassVar[tuple[str, ...]] = ("supply", "people", "ratio")
 
     @property

@@ -107,6 +107,8 @@ class AccessProblem(ProblemFacts, ABC):
     """Whether tasks count the people within reach."""
     lists_cells: ClassVar[bool] = True
     """Whether the cells within reach are used, rather than their number alone."""
+    held_bytes: ClassVar[int] = 0
+    """Bytes of each cell of the grid that are held until the result is written."""
     kept_bytes: ClassVar[int] = 0
     """Bytes that are kept of each cell of a window, if tasks keep what they find."""
 
@@ -148,16 +150,16 @@ class AccessProblem(ProblemFacts, ABC):
         """Return the memory and disk of a run, with reaches that add up to five times the grid."""
         count, itemsize = len(self), self.distance.dtype.itemsize
         reach = cells.count("reach", min(cells.grid, -(-5 * cells.grid // max(count, 1))))
-        # with what lies around it
-        window = min(2 * reach, cells.grid)
-        search = window * (self.distance.bytes(cells).cell + 2 * itemsize + 4 * 8)
-        ahead = 0 if self.keeps else min(max(CELLS_AHEAD, 8 * window), count * window) * itemsize
+        # with what lies around it: an octagon is two thirds of its square
+        window, read = min(5 * reach // 3, cells.grid), sum(d.itemsize for d in cells.dtypes)
+        ahead = 0 if self.keeps else min(max(CELLS_AHEAD, 4 * window), count * window) * itemsize
         return Bytes(
-            more=search,
+            cell=self.held_bytes,
+            more=window * (self.distance.bytes(cells).cell + read + itemsize),
             checkpoints=count * window * self.kept_bytes if self.keeps else 0,
             table=ahead + count * 48,
             columns=count * 48,
-            read_again=window * count * sum(dtype.itemsize for dtype in cells.dtypes),
+            read_again=window * count * read,
         )
 
     def compile_kernels(self, dtypes: Sequence[np.dtype[Any]], several: bool) -> None:

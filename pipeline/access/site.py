@@ -38,6 +38,7 @@ class Siting(AccessProblem):
     """Number of sites."""
 
     name = "site"
+    held_bytes = 12
     kept_bytes = 1
     columns: ClassVar[tuple[str, ...]] = ("served", "people", "farthest")
 

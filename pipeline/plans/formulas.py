@@ -341,8 +341,6 @@ def _of_searches(
     needs = problem.bytes(cells)
     read = sum(dtype.itemsize for dtype in dtypes)
     held = min(LIMIT_BYTES, cells.grid * read) + needs.more * max(request.threads, 1)
-    # without a store, numbers of cells are in memory beside the result
-    beside = 2 * cells.grid * bytes_written(problem) if request.threads else 0
     tasks = len(problem)
     return Plan(
         operation=problem.name,
@@ -356,7 +354,7 @@ def _of_searches(
         + memory_of_tasks(tasks, request.processes)
         + cells.shard * 24
         + needs.table
-        + beside,
+        + cells.grid * needs.cell,
         memory_table=needs.table,
         bytes_read=2 * cells.grid * dtypes[-1].itemsize + needs.read_again,
         bytes_written=cells.grid * bytes_written(problem) + needs.columns,

@@ -659,7 +659,7 @@ def test_a_run_is_planned_as_its_arguments_are(name: str, workers: int) -> None:
     assert planned == operation.plan(cells, tile=16, workers=workers, **arguments)
     assert planned.bytes_written == 40 * 50 * sum(
         np.dtype(v.dtype).itemsize for v in job.problem.outputs
-    ) + (200 * 40 if name == "a table" else 0)
+    ) + {"a table": 200 * 40, "searches": 2 * 48}.get(name, 0)
 
 
 def test_a_run_on_a_raster_that_dask_computes_is_planned_with_it() -> None:

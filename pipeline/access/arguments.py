@@ -33,6 +33,7 @@ class AccessOptions(WayOptions, StepOptions, RunOptions, total=False):
 
     elevation_unit: str | None
     coefficients: Mapping[str, float] | None
+    max_slope: float | None
     label: str | None
     all_touched: bool
     snap: SnapLike
@@ -130,6 +131,7 @@ def parse_access(
         slopes=SlopeSpec.of(options),
         choice=spec,
         argument="friction",
+        no_penalties="a search around a facility takes barriers alone",
     )
     surface, distance = wanted.surface, replace(wanted.problem, max_cost=most)
     first = surface.first

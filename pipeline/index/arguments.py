@@ -99,11 +99,12 @@ def wanted_index(
     slopes: SlopeSpec = SlopeSpec(),  # noqa: B008
     choice: Choice = Choice(),  # noqa: B008
     argument: str = "raster",
+    no_penalties: str = "an index does not hold penalties",
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
     With ``snap=None`` the cells of links are not looked at. ``argument`` is the name of ``raster``
-    in errors.
+    in errors, which say why there are no penalties.
 
     Raises
     ------
@@ -127,7 +128,7 @@ def wanted_index(
         slopes.friction,
         argument=argument,
         barriers=steps.barriers,
-        no_penalties="an index does not hold penalties",
+        no_penalties=no_penalties,
     )
     first = surface.first
     if MODELS[cost].formula is not None:

@@ -111,6 +111,7 @@ def test_tables_become_points(tmp_path: Path) -> None:
 WAYS: dict[str, dict[str, Any]] = {
     "lengths of a globe": {"degrees": True, "max_cost": 9000.0},
     "walks on a globe": {"degrees": True, "cost": "tobler", "max_cost": 9000.0},
+    "gentle slopes alone": {"cost": "tobler", "max_slope": 60.0, "max_cost": 60.0},
     "height differences": {"cost": "absolute_difference", "max_cost": 9.0},
     "single precision": {"dtype": "float32", "max_cost": 30.0},
     "whole numbers": {"dtype": "int64", "connectivity": 4, "cell_size": 1, "max_cost": 40.0},

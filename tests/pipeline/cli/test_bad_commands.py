@@ -189,6 +189,10 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
             "--travel": NONE,
         }.items()
     },
+    **{
+        (command, "--max-slope"): (*NUMBER, "-1", "91", "nan")
+        for command in ("catchments", "site", "floating_catchments")
+    },
     ("site", "--candidates"): ("none.txt", "folder", "", "a\0b", "words.txt"),
     ("site", "--candidate"): POINTS,
     ("site", "--count"): (*WHOLE, "0"),
@@ -398,7 +402,10 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
 # what else has to be given for an argument to count
 WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("index build", "--friction"): {"--cost": ("tobler",)},
-    ("index build", "--max-slope"): {"--cost": ("tobler",)},
+    **{
+        (command, "--max-slope"): {"--cost": ("tobler",)}
+        for command in ("index build", "catchments", "site", "floating_catchments")
+    },
     ("cost_distance", "--max-slope"): {"--surface": ("dem.tif",)},
     ("cost_distance", "--horizontal-factor"): {"--horizontal-raster": ("dem.tif",)},
     ("cost_distance", "--horizontal-coefficients"): {

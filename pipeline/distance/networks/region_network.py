@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,8 +12,7 @@ from orograph.arguments.sources import PlaceOptions, SourceSpec
 from orograph.arguments.steps import ReachOptions, StepSpec
 from orograph.distance.cost_distance import OUTPUTS, DistanceSpec, distance_job
 from orograph.distance.costs.surface import COSTS, open_surface
-from orograph.distance.networks.crossings import RegionNetwork
-from orograph.engines.stages import Stages
+from orograph.distance.networks.network import WIDER, NetworkStages, RegionNetwork
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.operations.operation import operation
 from orograph.polygons.job import check_shapely
@@ -50,7 +50,8 @@ def region_network(
     """Return the cheapest network of links between regions, or the links between neighbouring
     regions.
 
-    All links come from a single run of `cost_distance`, however many regions there are.
+    The network comes from a single run of `cost_distance`, however many regions there are; links
+    between neighbours take about ten more.
 
     Parameters
     ----------
@@ -63,13 +64,13 @@ def region_network(
         The cheapest network (``"mst"``), or all links between neighbours (``"neighbours"``, or
         ``"neighbors"``). ``"mst"`` returns the minimum spanning tree of the least-cost distances
         between all regions; if paths do not connect all of them, one tree for each connected group.
-        ``"neighbours"`` returns a link for every two regions whose zones touch; the zone of a
-        region consists of the cells nearest to it.
+        ``"neighbours"`` returns the least-cost path between every two regions whose zones touch;
+        the zone of a region consists of the cells nearest to it.
     cost : {"friction", "absolute_difference"}
         Cost of a step, as for `cost_distance`: mean friction times length, or height difference.
     max_cost : float
-        Links with a greater cost are left out; exact. Cells farther than half of it are not
-        visited.
+        Links with a greater cost are left out; exact. For ``"mst"`` cells farther than half of it
+        are not visited.
     **options
 
     Returns
@@ -79,7 +80,8 @@ def region_network(
         CRS of the raster and in the order of the labels. Columns: ``from`` and ``to``, the labels,
         the smaller one first; ``cost``; ``length``, in metres, in units of the coordinates
         without a CRS, in cells without coordinates; ``from_row``, ``from_col``, ``to_row`` and
-        ``to_col``: the two cells where the link crosses from one zone to the other.
+        ``to_col``: the cell where the link leaves the zone of the first region, and the one where
+        it enters that of the other.
 
     Raises
     ------
@@ -95,10 +97,12 @@ def region_network(
     After one cost distance with allocation, the cheapest path that crosses from one zone to another
     costs the distance of one cell, plus the step, plus the distance of the other cell. The minimum
     spanning tree of these links is also one of the distances between all pairs of regions
-    (Mehlhorn). With ``"neighbours"``, a link is the cheapest path that stays within the two zones;
-    a path through a third zone may cost less.
+    (Mehlhorn). With ``"neighbours"``, the cheapest path between other regions may lead through
+    further zones or regions. Runs of `cost_distance`, each from several regions and no farther than
+    the dearest of their links, find it; each proves what it found. The plan tells the first run.
 
-    The cost is summed from the cell of the smaller label. Among crossings with equal cost, the one
+    Where a link crosses once, its cost is summed from the cell of the smaller label; along other
+    links from the region of the smaller label. Among crossings with equal cost, the one
     whose cell in the zone of the smaller label comes first, row by row, is chosen, then the one
     whose other cell does. Among links with equal cost, the one with the smaller labels is chosen.
     The result has the same bits for every tile size, number of workers and backend.
@@ -129,19 +133,21 @@ def region_network(
     check_shapely("region_network")
     spec, steps = RunSpec.of(options), StepSpec.of(options)
     most = steps.max_cost
-    # at a crossing both distances are at most half of what the link costs, but for rounding
-    steps = replace(steps, max_cost=most / 2 * (1 + 1e-6))
+    tree = connections == "mst"
+    # At a crossing both distances are at most half of what the link costs, but for rounding. Zones
+    # end farther away, and those that touch there may have a link that costs less.
+    steps = replace(steps, max_cost=most / 2 * WIDER if tree else math.inf)
     surface = open_surface(friction, CostModel(cost), spec.choice, argument="friction")
     given = SourceSpec.of(options)
     asked = DistanceSpec(steps, given, spec, OUTPUTS, argument="regions", skips=False)
     distances = distance_job(surface, regions, asked)
-    rasters, tree = distances.rasters, connections == "mst"
+    rasters = distances.rasters
     network = RegionNetwork(distances.problem, distances.shape, tree, most)
 
     names = distances.notes.get("source_names")
 
-    def result(engine: Stages, attributes: dict[str, Any]) -> VectorLayer:
-        layer = network.links(engine, rasters[0])
+    def result(engine: NetworkStages, attributes: dict[str, Any]) -> VectorLayer:
+        layer = engine.links.layer(rasters[0], engine.wraps)
         if names is None:
             return layer
         named = {end: np.array(names, object)[layer.columns[end]] for end in ("from", "to")}

@@ -101,7 +101,7 @@ def assert_lines(links: og.VectorLayer, steps: Any, regions: Array, dtype: str) 
         total = sum(price[pair] for pair in pairwise(cells))
         assert total == pytest.approx(of["cost"], rel=1e-5 if dtype == "float32" else 1e-12)
         first, second = np.reshape([of[name] for name in CROSSING], (2, 2)) @ [width, 1]
-        assert (first, second) in set(pairwise(cells)) or first == second == cells[-1]
+        assert cells.index(first) < cells.index(second) or first == second == cells[-1]
         assert of["length"] == pytest.approx(line.length)
 
 
@@ -144,14 +144,18 @@ def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
     pairs = list(zip(links.columns["from"].tolist(), links.columns["to"].tolist()))
     assert pairs == sorted(expected)
     assert links.columns["cost"].dtype == REAL[dtype]
+    least = all_pairs(steps, regions, valid, dtype)
     exact = dtype == "int64" or (np.nan_to_num(friction) % 1 == 0).all()
     width = regions.shape[1]
     if exact and how["connectivity"] == 4:  # every way to write a step's cost rounds alike
         ends = np.stack([links.columns[name] for name in CROSSING], axis=1).reshape(-1, 2, 2)
         found = zip(links.columns["cost"].tolist(), *(ends @ [width, 1]).T.tolist())
-        assert list(found) == [expected[pair] for pair in pairs]
+        for pair, (cost, *cells) in zip(pairs, found, strict=True):
+            assert cost == least.edges[pair]["weight"]
+            if cost == expected[pair][0]:
+                assert (cost, *cells) == expected[pair]
     else:
-        costs = [expected[pair][0] for pair in pairs]
+        costs = [least.edges[pair]["weight"] for pair in pairs]
         assert links.columns["cost"].tolist() == pytest.approx(costs, rel=1e-5, abs=1e-9)
     assert_lines(links, steps, regions, dtype)
     again = og.region_network(
@@ -160,7 +164,7 @@ def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
     assert_same(again, links)
 
     tree = og.region_network(friction, regions, tile=case["tile"], **whole)
-    forest = nx.minimum_spanning_tree(all_pairs(steps, regions, valid, dtype))
+    forest = nx.minimum_spanning_tree(least)
     assert len(tree) == forest.number_of_edges()
     weight = sum(w for _, _, w in forest.edges(data="weight"))
     if dtype == "int64":
@@ -209,6 +213,43 @@ def test_of_links_that_cost_the_same_the_first_cells_and_labels_count(connection
     assert list(zip(found.columns["from"].tolist(), found.columns["to"].tolist())) == [
         (1, 2), (1, 3)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("as_points", [False, True])
+def test_a_path_through_a_third_region_may_be_the_link(as_points: bool) -> None:
+    """The zones of the two outer regions meet on dear ground; a cheap way leads past the third."""
+    friction = np.full((5, 9), 1000.0)
+    friction[0] = 10
+    friction[:, 0] = friction[:, 8] = friction[4] = 1
+    regions = np.zeros((5, 9), int)
+    regions[0, 0], regions[0, 8], regions[4, 4] = 1, 2, 3
+    points = [(0, 0), (8, 0), (4, 4)]
+    for tile in (3, 16):
+        links = og.region_network(
+            friction, points if as_points else regions, connections="neighbours",
+            connectivity=4, cell_size=1, tile=tile,
+        )  # fmt: skip
+        assert links.columns["cost"].tolist() == [16, 8, 8]
+        assert len(links.geometry[0].coords) == 17
+        ends = [int(links.columns[name][0]) for name in CROSSING]
+        assert ends == [4, 0, 4, 8]  # it leaves the first zone, and enters the second one
+
+
+@pytest.mark.long
+def test_links_of_many_regions_are_those_of_a_run_from_each() -> None:
+    """A hundred regions on uneven ground, of which searches settle most pairs at once."""
+    rng = np.random.default_rng(3)
+    friction = rng.uniform(1, 30, (90, 110))
+    friction[rng.random(friction.shape) < 0.1] = np.nan
+    regions = np.zeros(friction.shape, int)
+    regions.flat[rng.choice(regions.size, 100, replace=False)] = np.arange(1, 101)
+    links = og.region_network(friction, regions, connections="neighbours", tile=16)
+    for one in np.unique(links.columns["from"]).tolist():
+        cost = og.cost_distance(friction, regions, source_values=[one])["cost"].values
+        of_one = links.columns["from"] == one
+        others, found = links.columns["to"][of_one], links.columns["cost"][of_one]
+        least = [np.nanmin(cost[regions == other]) for other in others.tolist()]
+        np.testing.assert_allclose(found, least, rtol=1e-13)
 
 
 def test_heights_as_costs() -> None:
@@ -269,12 +310,12 @@ SHAPE = (60, 70)
 
 
 def landscape() -> tuple[Array, Array]:
-    """Random friction with barriers, and thirty regions of one to nine cells."""
+    """Random friction with barriers, and a dozen regions of one to nine cells."""
     rng = np.random.default_rng(7)
     friction = rng.uniform(1, 10, SHAPE)
     friction[rng.random(SHAPE) < 0.2] = np.nan
     regions = np.zeros(SHAPE, np.int32)
-    for label in range(1, 31):
+    for label in range(1, 13):
         y, x = rng.integers(0, 57), rng.integers(0, 67)
         regions[y : y + rng.integers(1, 4), x : x + rng.integers(1, 4)] = 100 - label
     return friction, regions
@@ -302,7 +343,7 @@ def test_stored_rasters_on_threads(tile: int, tmp_path: Path, expected: og.Vecto
 def test_knights_moves_cross_tiles_too() -> None:
     how = {"connections": "neighbours", "connectivity": 16}
     friction, regions = landscape()
-    for tile, part in ((2, np.s_[:30, :35]), (7, np.s_[:]), (32, np.s_[:])):
+    for tile, part in ((2, np.s_[30:, 35:]), (7, np.s_[:]), (32, np.s_[:])):
         rasters = friction[part], regions[part]
         whole = og.region_network(*rasters, **how)
         assert_same(og.region_network(*rasters, tile=tile, **how), whole)

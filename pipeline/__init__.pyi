@@ -11,6 +11,7 @@ from .distance.cost_distance import cost_distance as cost_distance
 from .distance.costs.terrain_cost import TerrainCost as TerrainCost
 from .distance.hop_distance import hop_distance as hop_distance
 from .distance.networks.corridor import corridor as corridor
+from .distance.networks.linkages import linkages as linkages
 from .distance.networks.region_network import region_network as region_network
 from .distance.paths import least_cost_path as least_cost_path
 from .distance.paths import path_mask as path_mask

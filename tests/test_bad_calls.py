@@ -623,6 +623,26 @@ FUNCTIONS = {
             "supply": bad.kind("beds", -1, bad.NAN, bad.INF, [1, 2], {1: 2}),
         },
     ),
+    "linkages": Function(
+        og.linkages,
+        {"friction": GRID, "habitat": POINT},
+        {
+            "friction": bad.RASTER,
+            "habitat": bad.POINTS_OR_RASTER,
+            "cost": bad.choice("eikonal"),
+            "elevation_unit": COST_MODEL["elevation_unit"],
+            "coefficients": COST_MODEL["coefficients"],
+            "threshold": bad.number(-1, bad.NAN),
+            "alternatives": bad.integer(0),
+            "width": bad.number(-1, bad.NAN, float("inf"), optional=True),
+            "penalty": bad.number(0.5, -1, bad.NAN, float("inf")),
+            "share": bad.number(-1, 1.5, bad.NAN),
+            "max_cost": DISTANCE["max_cost"],
+            "cell_size": COST_MODEL["cell_size"],
+            "source_values": SOURCES["source_values"],
+            "dtype": bad.DTYPE,
+        },
+    ),
     "streams": Function(
         og.streams,
         {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "codes": "taudem"},
@@ -905,9 +925,9 @@ def _plans_of_jobs() -> dict[str, Function]:
     """The plans that describe a job: they refuse what the operation refuses, and more."""
     # in their place are other sources, or nothing: see `orograph.operations.plan`
     made_up = {
-        *("sources", "regions", "points", "targets", "outlets", "sinks", "label", "source_values"),
-        *("initial_cost", "links", "barriers", "snap", "levels", "facilities", "capacity", "rank"),
-        *("candidates", "supply", "within"),
+        *("sources", "regions", "habitat", "points", "targets", "outlets", "sinks", "label"),
+        *("source_values", "initial_cost", "links", "barriers", "snap", "levels", "facilities"),
+        *("capacity", "rank", "candidates", "supply", "within"),
     }
     requests = {
         "components": bad.integer(0, 12, optional=True),

@@ -90,6 +90,7 @@ ELSEWHERE = {"town.osm.pbf", "friction.zarr", "roads.gr"}
 STORES = {
     "streams": "rasters with a table",
     "network": "rasters with a table",
+    "linkages": "rasters with a table",
     "relief": "several rasters",
     "way": "several rasters",
     "roads": "a graph",

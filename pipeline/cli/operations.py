@@ -29,6 +29,7 @@ FLAGS = {
     "candidates": ("--candidates", "--candidate"),
     "facilities": ("--facilities", "--facility"),
     "sources": ("--sources", "--point", "--source"),
+    "habitat": ("--habitat", "--patch"),
     "s": ("--from-file", "--from"),
     "t": ("--to-file", "--to"),
 }

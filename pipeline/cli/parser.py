@@ -54,6 +54,7 @@ EXAMPLES = {
     "catchments": "friction.tif people.tif served.zarr --facilities clinics.gpkg",
     "site": "friction.tif people.tif 3600 sites.zarr --candidates places.gpkg --count 3",
     "floating_catchments": "friction.tif people.tif 3600 access.tif --facilities clinics.gpkg",
+    "linkages": "friction.tif links.zarr --habitat patches.gpkg --label patch --threshold 2000",
     "peaks": "dem.tif peaks.geojson --min-prominence 50",
     "depressions": "dem.tif depressions.gpkg --min-depth 2",
     "passes": "dem.tif --points villages.gpkg",

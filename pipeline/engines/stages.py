@@ -171,7 +171,7 @@ class Stages:
         if stage.name not in self._contexts:
             part = self._context.part(stage.name)
             if stage.between:
-                part = replace(part, sink=_sink_between(stage, part))
+                part = replace(part, sink=sink_between(stage.name, stage.problem.outputs, part))
             self._contexts[stage.name] = part
         return self._contexts[stage.name]
 
@@ -182,7 +182,7 @@ class Stages:
         for number, stage in enumerate(self._stages):
             context = self._context_of(stage)
             if stage.between and isinstance(context.sink, StoreSink):
-                _make_room(context.sink.storage, context, stage.problem.outputs)
+                make_room(context.sink.storage, context, stage.problem.outputs)
             engine = self[number]
             self._at_work = number
             LOG.info("stage %s of %s begins: %s", number + 1, len(self), stage.problem.name)
@@ -222,15 +222,15 @@ class Stages:
         return {**self.__dict__, "_engines": {}}
 
 
-def _sink_between(stage: Stage, context: RunContext) -> Sink:
+def sink_between(name: str, variables: Sequence[Variable], context: RunContext) -> Sink:
     """Return the output of a stage that later ones read: in memory, or beside its checkpoints."""
     if isinstance(context.checkpoints, StoredCheckpoints):
-        return StoreSink(context.checkpoints.storage.child(f"{stage.name}.zarr"))
+        return StoreSink(context.checkpoints.storage.child(f"{name}.zarr"))
     shape = context.quadtree.shape
-    return ArraySink({v.name: np.empty(shape, v.dtype) for v in stage.problem.outputs})
+    return ArraySink({v.name: np.empty(shape, v.dtype) for v in variables})
 
 
-def _make_room(storage: Storage, context: RunContext, variables: Sequence[Variable]) -> None:
+def make_room(storage: Storage, context: RunContext, variables: Sequence[Variable]) -> None:
     """Create the empty store of a stage's rasters, unless an earlier session has."""
     try:
         read_metadata(storage, unfinished=True)

@@ -1,4 +1,4 @@
-"""Convert tables of peaks, depressions, passes, components and streams to points and lines."""
+"""Convert tables of peaks, depressions, passes, components, streams and links to geometries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.results.names import name_labels
 from orograph.results.opening import is_table_path, open_result
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
@@ -54,9 +55,9 @@ def to_geodataframe(
     Parameters
     ----------
     result : Dataset, path or DataFrame
-        Result of `peaks`, `depressions`, `pass_elevation` or `streams`, or its store; a result of
-        `component_table`; or a table of costs of a `DistanceIndex`, by ``distance_matrix`` or
-        ``nearest``. Layers, vector files and paths are also accepted.
+        Result of `peaks`, `depressions`, `pass_elevation`, `streams` or `linkages`, or its store; a
+        result of `component_table`; or a table of costs of a `DistanceIndex`, by
+        ``distance_matrix`` or ``nearest``. Layers, vector files and paths are also accepted.
 
     Returns
     -------
@@ -65,8 +66,8 @@ def to_geodataframe(
         of the table under their own names. The first columns are the numbers by which other rows
         refer to a row: ``peak``, ``depression``, ``label``, or ``point`` and ``target``. Geometries
         are points in the CRS of the raster: peaks, lowest cells, centroids or passes; passes with
-        paths have the paths as geometries, and streams have lines, as from `stream_lines`. Of a
-        table of costs each pair is a row, with a straight line.
+        paths have the paths as geometries, as have linkages, and streams have lines, as from
+        `stream_lines`. Of a table of costs each pair is a row, with a straight line.
         ``attrs["units"]`` holds the known units of columns.
 
     Raises
@@ -91,7 +92,7 @@ def to_geodataframe(
     if layer is None:
         raise InputError(
             f"result: {shown(type(result))} is not a table of points or lines; give what peaks, "
-            "depressions, pass_elevation, streams or component_table returns; of labels "
+            "depressions, pass_elevation, streams, linkages or component_table returns; of labels "
             "og.polygonize makes areas"
         )
     return layer.to_geodataframe()
@@ -120,6 +121,8 @@ def table_layer(result: object) -> VectorLayer | None:
         return _pairs(result)
     if is_network(result):
         return network_lines(result)
+    if all(name in result.variables for name in ("vertex_link", "cost_to_length")):
+        return _linkage_lines(result)
     columns = table_columns(result)
     if columns is None:
         return None
@@ -248,6 +251,28 @@ def network_lines(network: xr.Dataset) -> VectorLayer:
     unit = network["length"].attrs.get("units") if "length" in network.variables else None
     units = {} if unit is None else {"length": unit}
     return VectorLayer(lines, columns, place.map_crs, units=units)
+
+
+def _linkage_lines(linkages: xr.Dataset) -> VectorLayer:
+    """Return the paths of linkages as lines; those of a single cell as points."""
+    shapely = import_shapely("result")
+    number = linkages["vertex_link"].values
+    vertices = np.stack([linkages["vertex_x"].values, linkages["vertex_y"].values], axis=1)
+    of_links = {n: column for n, column in linkages.data_vars.items() if column.dims == ("links",)}
+    columns = {str(name): column.values for name, column in of_links.items()}
+    sizes = np.bincount(number, minlength=linkages.sizes["links"])
+    geometry = np.full(sizes.size, None, object)
+    wide, alone = sizes > 1, sizes == 1
+    if wide.any():
+        turn = stated_turn(linkages.attrs)
+        geometry[wide] = lines_of(vertices[wide[number]], sizes[wide], turn)
+    geometry[alone] = shapely.points(vertices[alone[number]])
+    for end in ("from", "to"):
+        names = name_labels(linkages.attrs, columns[end].tolist())
+        columns[end] = columns[end] if names is None else np.array(names, object)
+    place = open_raster(linkages["corridor"], argument="result").georeference
+    units = {n: linkages[n].attrs["units"] for n in columns if "units" in linkages[n].attrs}
+    return VectorLayer(geometry, columns, place.map_crs, units=units)
 
 
 def _of_components(table: pd.DataFrame) -> VectorLayer | None:

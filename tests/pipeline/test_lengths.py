@@ -84,8 +84,15 @@ IN_METRES: dict[str, Callable[[xr.DataArray], Any]] = {
     "depressions": lambda z: og.depressions(z)["area"],
     "least_cost_path": path_length,
     "region_network": lambda z: og.region_network(z * 0 + 1, regions(z)).columns["length"],
+    "linkages": lambda z: og.linkages(z * 0 + 1, regions(z), threshold=0)["euclidean"],
 }
-UNITS = {"flow_distance": "m", "upstream_length": "m", "streams": "m", "walking_time": "s"}
+UNITS = {
+    "flow_distance": "m",
+    "upstream_length": "m",
+    "streams": "m",
+    "walking_time": "s",
+    "linkages": "m",
+}
 
 
 @pytest.mark.diagonal
@@ -372,6 +379,7 @@ MEASURES: dict[str, Callable[[xr.DataArray, Path], Any]] = {
     "walking_time": lambda z, _: og.walking_time(z, START),
     "DistanceIndex": lambda z, folder: og.DistanceIndex.build(z, folder / "i.zarr", block=2),
     "region_network": lambda z, _: og.region_network(z, START + END),
+    "linkages": lambda z, _: og.linkages(z, START + END, threshold=0),
     "roads": lambda z, _: web_roads(cost="length"),
     "roads of times": lambda z, _: web_roads(speed=5),
     "component_table": lambda z, _: og.component_table(og.connected_components(z > 20)),

@@ -56,6 +56,7 @@ OPERATIONS: dict[str, Callable[[Inputs], Any]] = {
     "hop_distance": lambda i: og.hop_distance(i["z"], START),
     "is_connected": lambda i: og.is_connected(i["z"], START, END),
     "isochrones": lambda i: og.isochrones(i["z"], [20.0]),
+    "linkages": lambda i: og.linkages(i["z"], START + END, threshold=9),
     "minimum_spanning_forest": lambda i: og.minimum_spanning_forest(i["z"]),
     "pass_elevation": lambda i: og.pass_elevation(i["z"], START + END),
     "peaks": lambda i: og.peaks(i["z"]),

@@ -87,6 +87,14 @@ def _lines(layer: Any) -> dict[str, Any]:
     return {"lines": lines} | {name: layer.columns[name] for name in names}
 
 
+def _linkages(known: Rasters, **options: Any) -> dict[str, Any]:
+    found = og.linkages(
+        known["friction"], known["regions"], threshold=30, alternatives=1, width=2, **options
+    )
+    rasters = {name: stored(found[name], 1, 1).values for name in ("corridor", "link")}
+    return rasters | {name: v.values for name, v in found.items() if v.ndim == 1}
+
+
 def _shapes(layer: Any) -> dict[str, Any]:
     """Polygons in an order that does not depend on that of the raster."""
     return {"shapes": sorted(shapely.normalize(shape).wkt for shape in layer.geometry)}
@@ -180,6 +188,7 @@ DISTANCES = {
     "region network": lambda known, **options: _lines(
         og.region_network(known["friction"], known["regions"], **options)
     ),
+    "linkages": _linkages,
     "path between two": _reach,
     "catchments": lambda known, **options: og.catchments(
         known["friction"],

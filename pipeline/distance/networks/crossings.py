@@ -26,6 +26,7 @@ from orograph.run.problem import Bytes, CellCounts
 from orograph.tiles.arrays import Array
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.interface import read_frame
 from orograph.tiles.raster.raster import Raster
 
 
@@ -122,3 +123,11 @@ class CrossingParts(TracedParts):
     """Engine that finds the crossings in all parts; it knows where paths lead back."""
 
     directions: Raster
+
+    def _solve(self, window: Window) -> dict[str, Array]:
+        """Return the crossings of a part, which is not read where no cell is in a zone."""
+        frame = self.context.quadtree.frame(window, self.problem.halo)
+        if (read_frame(self.rasters[-1], frame) != NO_SOURCE).any():
+            return super()._solve(window)
+        none = np.empty((0, 2), np.int64)
+        return Crossings(none, np.empty(0, self.rasters[-2].dtype), none)._asdict()

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from orograph.run.shared_data import Handle
 
-WIDER = 1 + 1e-6
-"""Factor by which bounds of searches exceed costs that were added in another order."""
+WIDER = 1 + 1e-4
+"""Factor by which bounds of searches exceed costs that were added in another order, in float32."""
 
 
 @dataclass(frozen=True)
@@ -347,11 +347,11 @@ def _settled(
     for row, (one, other) in enumerate(reached.labels.tolist()):
         rows[one, other] = row
         first[other] = min(first.get(other, math.inf), costs[row])
-    row = np.array([rows.get((one, other), -1) for one, other in labels.tolist()], np.int64)
+    of_pairs = np.array([rows.get((one, other), -1) for one, other in labels.tolist()], np.int64)
     least = np.array([first.get(other, math.inf) for other in labels[:, 1].tolist()])
-    own = np.array([costs[n] if n >= 0 else math.inf for n in row.tolist()])
-    row[own > least] = -1
-    return (row >= 0) | (least >= limits), row
+    own = np.array([costs[n] if n >= 0 else math.inf for n in of_pairs.tolist()])
+    of_pairs[own > least] = -1
+    return (of_pairs >= 0) | (least >= limits), of_pairs
 
 
 def _rows(crossings: Crossings, rows: Any) -> Crossings:

@@ -51,7 +51,7 @@ def region_network(
     regions.
 
     The network comes from a single run of `cost_distance`, however many regions there are; links
-    between neighbours take about ten more.
+    between neighbours take ten to twenty more.
 
     Parameters
     ----------

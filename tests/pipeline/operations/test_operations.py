@@ -73,6 +73,7 @@ STORED: dict[str, Callable[..., Any]] = {
     "heights above drainage": lambda **o: call(
         og.height_above_drainage, SLOPE, DIRECTION, GRID > 7, codes="taudem", **CUT, **o
     ),
+    "linkages": lambda **o: call(og.linkages, GRID, FAR, threshold=5, **CUT, **o),
     "peaks": lambda **o: call(og.peaks, GRID, min_prominence=2, **CUT, **o),
     "depressions": lambda **o: call(og.depressions, GRID, min_depth=1, labels=True, **CUT, **o),
     "passes": lambda **o: call(og.pass_elevation, GRID, FAR, paths=True, **CUT, **o),

@@ -49,8 +49,8 @@ OPERATIONS: list[Any] = [
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream, og.upstream_length, og.streams,
     og.drainage_network, og.downstream,
-    og.polygonize, og.isochrones, og.region_network, og.zonal, og.catchments,
-    og.site, og.floating_catchments,
+    og.polygonize, og.isochrones, og.region_network, og.linkages, og.zonal,
+    og.catchments, og.site, og.floating_catchments,
     og.DistanceIndex.build,
 ]  # fmt: skip
 
@@ -645,6 +645,7 @@ JOBS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"facilities": [(3, 4), (1, 1)], "population": rough((40, 50)), "max_cost": 9.0},
     ),
     "a layer": (og.region_network, {"regions": [(3, 4), (1, 1)]}),
+    "groups of runs": (og.linkages, {"habitat": [(3, 4), (1, 1)]}),
 }  # fmt: skip
 
 

@@ -70,6 +70,10 @@ READS: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
         lambda r, out, **o: og.region_network(r("friction"), r("zones"), **o),
         {"friction": 3, "zones": 3},
     ),
+    "linkages": (
+        lambda r, **o: og.linkages(r("friction"), r("zones"), threshold=1, **o),
+        {"friction": 27, "zones": 27},  # eight runs, and the outlines of zones
+    ),
     "fill_depressions": (lambda r, **o: og.fill_depressions(r("heights"), **o), {"heights": 2}),
     "breach_depressions": (lambda r, **o: og.breach_depressions(r("heights"), **o), {}),
     "flood_level": (lambda r, **o: og.flood_level(r("heights"), HERE, **o), {"heights": 2}),

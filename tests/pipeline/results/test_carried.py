@@ -91,6 +91,7 @@ OPERATIONS: dict[str, Make] = {
     "streams": lambda **o: call(og.streams, FLOW, COUNT, 4, elevation=HEIGHTS, **o),
     "watersheds": lambda **o: call(og.watersheds, FLOW, [END], **o),
     "depressions": lambda **o: call(og.depressions, HEIGHTS, labels=True, **o),
+    "linkages": lambda **o: call(og.linkages, HEIGHTS, [START, END], threshold=9, **o),
 }
 NO_RASTERS = {
     "all_pairs", "isochrones", "pass_elevation", "peaks", "polygonize", "region_network",

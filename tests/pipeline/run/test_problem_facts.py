@@ -91,6 +91,11 @@ CALLS: dict[str, Call] = {
         {},
         {"connectivity": 4, "depressions": "keep", "flats": "gradient", "weights": "area"},
     ),
+    "linkages": (
+        (FRICTION, POINTS),
+        {"width": 1.0},
+        {"threshold": 4.0, "alternatives": 1, "width": 2.0, "penalty": 2.0, "share": 0.1},
+    ),
     "streams": ((DIRECTIONS, AMOUNTS, 5), {}, {"cell_size": 7.0, "elevation": HEIGHTS}),
     "flow_distance": ((DIRECTIONS, STREAMS), {}, {"cell_size": 7.0, "nodata": 3}),
     "downstream": (

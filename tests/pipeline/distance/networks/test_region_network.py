@@ -291,6 +291,9 @@ def test_the_tree_of_six_habitat_cores_is_that_of_six_runs(shared_data: Path) ->
     assert set(pairs) == {(min(e), max(e)) for e in expected.edges}
     assert expected.size("weight") == pytest.approx(487.85773554820133, rel=1e-12)
     assert_same(og.region_network(friction, cores, cell_size=1, tile=100), found)
+    links = og.region_network(friction, cores, cell_size=1, connections="neighbours")
+    for one, other, cost in zip(*(links.columns[k] for k in ("from", "to", "cost")), strict=True):
+        assert cost == pytest.approx(network.edges[one, other]["weight"], rel=1e-9)
     # from the files, in metres, and areas in place of cells
     stored = og.region_network(
         shared_data / "friction/lm_resistances.tif",

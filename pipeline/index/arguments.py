@@ -104,7 +104,7 @@ def wanted_index(
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
     With ``snap=None`` the cells of links are not looked at. ``argument`` is the name of ``raster``
-    in errors, which say why there are no penalties.
+    in errors, which say why penalties are refused.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def wanted_index(
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
     With ``snap=None`` the cells of links are not looked at. ``argument`` is the name of ``raster``
-    in errors, which say why penalties are refused.
+    in errors, and ``no_penalties`` the reason why barriers cannot have any.
 
     Raises
     ------

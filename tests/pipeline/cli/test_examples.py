@@ -9,13 +9,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas
 import pytest
 
 from orograph.cli.commands import SPECIAL
+from orograph.cli.demo import jacksboro_fault
 from orograph.cli.main import _parser, main
 from orograph.cli.operations import Command
 from orograph.cli.parser import EXAMPLES, SHELLS, subcommands
 
+GUIDES = Path(__file__).resolve().parents[3] / "docs" / "guides"
 NAMES = [name for name, _ in subcommands(_parser())]
 
 
@@ -56,6 +59,28 @@ def test_a_command_whose_parser_is_made_alone_has_the_options_that_it_has_among_
     }
     assert len(helps) == 1
     assert [known for known, _ in subcommands(_parser(command.name))] == [command.name]
+
+
+def test_the_guide_of_the_shell_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the elevation model to layers, as the page has it from top to bottom."""
+    geopandas = pytest.importorskip("geopandas")
+    monkeypatch.chdir(tmp_path)
+    jacksboro_fault().rio.to_raster("dem.tif")
+    page = (GUIDES / "shell.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL):
+        for line in block.splitlines():
+            assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
+    layers = {path.stem: geopandas.read_file(path) for path in tmp_path.glob("*.gpkg")}
+    assert sorted(layers) == ["basins", "depressions", "path", "peaks", "streams", "within"]
+    assert all(len(layer) for layer in layers.values())
+    streams, basins = layers["streams"], layers["basins"]
+    assert sorted(basins["label"]) == sorted(streams["link"])
+    statistics = pandas.read_csv("basins.csv")
+    assert statistics["cells"].sum() <= 344 * 403
+    assert len(statistics) == len(basins)
+    assert layers["within"]["upper"].tolist() == [0.5, 1]
 
 
 @pytest.mark.parametrize(

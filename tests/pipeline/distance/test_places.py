@@ -113,7 +113,7 @@ def test_what_lies_outside_is_skipped_and_counted(tmp_path: Path) -> None:
     assert np.array_equal(table, index.distance_matrix(points[kept], AREAS[:2]))
     near = index.nearest(points, 1, [BEYOND, AREAS[0], AREAS[1]], outside="skip")
     assert set(near["target"].values.ravel().tolist()) <= {1, 2}
-    assert near.attrs == {"points_outside": 2, "targets_outside": 1}
+    assert (near.attrs["points_outside"], near.attrs["targets_outside"]) == (2, 1)
     among = index.nearest(points, 1, outside="skip")
     assert among["target"].values.ravel().tolist() == kept[::-1]
     field = index.query(points, outside="skip")

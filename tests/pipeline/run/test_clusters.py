@@ -306,7 +306,9 @@ def test_a_cluster_works_without_bokeh(
     with pytest.raises(og.InputError, match=r"dashboard_address: .*'orograph\[dashboard\]'"):
         og.cluster(n_workers=1, dashboard_address=":0")
     og.ingest(cells, tmp_path / "dem.zarr", tile=8)
-    assert (
-        main(["peaks", str(tmp_path / "dem.zarr"), str(tmp_path / "p.csv"), "--workers", "1"]) == 0
-    )
+    words = ["peaks", str(tmp_path / "dem.zarr"), str(tmp_path / "p.csv"), "--workers", "1"]
+    with og.config.set(progress=True):
+        assert main(words) == 0
     assert "dashboard: none, as it needs bokeh: pip install" in capsys.readouterr().err
+    assert main([*words, "--overwrite"]) == 0
+    assert "dashboard" not in capsys.readouterr().err  # of what a log keeps

@@ -131,7 +131,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(properties, max_examples=40)
+@settings(properties, max_examples=25)
 @given(cases())
 def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
     friction, regions, dtype = case["friction"], case["regions"], case["dtype"]
@@ -329,7 +329,7 @@ def expected() -> og.VectorLayer:
     return og.region_network(*landscape(), connections="neighbours")
 
 
-@pytest.mark.parametrize("tile", [7, 16, 64])
+@pytest.mark.parametrize("tile", [7, *(pytest.param(n, marks=pytest.mark.long) for n in (16, 64))])
 def test_stored_rasters_on_threads(tile: int, tmp_path: Path, expected: og.VectorLayer) -> None:
     friction, regions = landscape()
     og.ingest(friction, tmp_path / "friction.zarr", tile=tile)

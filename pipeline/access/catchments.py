@@ -315,11 +315,13 @@ def catchments(
         friction, facilities, "facilities", population, cost, travel, most, "max_cost", options
     )
     problem: AccessProblem
+    costs = ["farthest"]
     if each:
         refuse_arguments("each=True", capacity=capacity is not None, rank=rank is not None)
         out = asked.spec.storage
         lists = asked.spec.out is not None and Path(str(out)).suffix.lower() not in LAYERS
         problem = Reaches(**asked.problem, listed=lists)
+        costs += ["cost"] if lists else []
     else:
         count = len(asked.numbers)
         ranks = np.zeros(count)
@@ -331,5 +333,5 @@ def catchments(
         units = np.where(np.isinf(limits), -1, in_units(limits)).astype(np.int64)
         problem = Catchments(**asked.problem, ranks=ranks, capacities=units)
     return raster_job(
-        problem, asked.rasters, asked.spec, notes=asked.notes, units=asked.units_of("farthest")
+        problem, asked.rasters, asked.spec, notes=asked.notes, units=asked.units_of(*costs)
     )

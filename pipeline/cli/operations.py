@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orograph as og
 from orograph.cli.points import cells_or_length, read_points
 from orograph.run.options import RunSpec
+from orograph.tiles.addresses import without_secrets
 
 if TYPE_CHECKING:
     from orograph.cli.parser import Subcommands
@@ -41,7 +42,7 @@ def print_attributes(result: Any, options: Namespace) -> None:
     """Print where a result is and what it has, and its attributes, one in each line."""
     variables = list(getattr(result, "data_vars", ()))
     if variables and getattr(options, "out", None):
-        print(f"{options.out}: {', '.join(variables)}")
+        print(f"{without_secrets(options.out)}: {', '.join(variables)}")
     for name, value in result.attrs.items():
         if name != "Conventions":
             print(f"{name}: {value}")

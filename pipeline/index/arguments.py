@@ -36,7 +36,6 @@ from orograph.tiles.arguments import (
     check_dtype,
     check_flag,
     check_integer,
-    shown,
 )
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, RasterLike
@@ -131,13 +130,7 @@ def wanted_index(
         no_penalties=no_penalties,
     )
     first = surface.first
-    if MODELS[cost].formula is not None:
-        surface = in_metres(surface, slopes.elevation_unit)
-    elif slopes.elevation_unit is not None:
-        raise InputError(
-            f"elevation_unit: {shown(slopes.elevation_unit)}; only models of walking_time have "
-            f"heights with a unit, and the cost is {cost!r}: leave it out"
-        )
+    surface = in_metres(surface, slopes.elevation_unit)
     wraps = goes_around(first, choice, block)
     lengths = surface.lengths(steps.cell_size, wraps)
     if np.dtype(dtype).kind == "i":

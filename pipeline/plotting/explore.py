@@ -21,7 +21,7 @@ from orograph.plotting.layers import (
 )
 from orograph.plotting.look import Look
 from orograph.plotting.plot import MOST_PIXELS, move_points, read_result, units_of
-from orograph.plotting.rasters import LOOK, Drawing, colour_raster, is_drawn_as_lines, lazily
+from orograph.plotting.rasters import Drawing, colour_raster, is_drawn_as_lines, lazily
 from orograph.plotting.relief import shadows
 from orograph.plotting.sampled_raster import HALF, Extent, read_picture
 from orograph.plotting.tables import read_marks
@@ -132,7 +132,7 @@ def explore(
     within = (-HALF, HALF)
     drawing = shades = None
     if raster is not None and is_drawn_as_lines(raster):
-        look.refuse(LOOK._fields, "a forest, which is drawn as lines")
+        look.refuse(Look._fields, "a forest, which is drawn as lines")
         layer = forest_lines(lazily(raster))
     elif raster is not None:
         units = units_of(result, raster)
@@ -162,7 +162,7 @@ def explore(
         groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, fills))
         bounds.append(placed.points()[0])
     if table is not None:
-        look.refuse(LOOK._fields, "tables")
+        look.refuse(Look._fields, "tables")
         from shapely import LineString
 
         _, paths, marks = read_marks(table)

@@ -80,6 +80,10 @@ class Look(NamedTuple):
         return PowerNorm(0.5, low, high) if spread == "root" else Normalize(low, high)
 
 
+NO_LOOK = Look()
+"""Nothing is chosen."""
+
+
 def _bound(name: str, given: Any) -> float | None:
     """Return a bound of values as a number; raise InputError if it is not a finite one."""
     if given is None:

@@ -11,7 +11,7 @@ from orograph.kernels.relax.models import MODELS
 from orograph.plotting.frame import draw_scale_bar, name_axes, same_view, set_aspect, update_marks
 from orograph.plotting.layers import LAYERS, PATHS, SOURCES, draw_layer, draw_points
 from orograph.plotting.look import Look
-from orograph.plotting.rasters import LOOK, draw_raster
+from orograph.plotting.rasters import draw_raster
 from orograph.plotting.relief import draw_relief
 from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
@@ -155,7 +155,7 @@ def plot(
         with same_view(axes):
             draw_relief(axes, terrain, target, max_pixels)
     if table is not None:
-        look.refuse(LOOK._fields, "tables")
+        look.refuse(Look._fields, "tables")
         with same_view(axes):
             draw_table(axes, table, lambda points: move_points(points, crs, target))
     elif layer is not None:

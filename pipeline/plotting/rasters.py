@@ -15,7 +15,7 @@ from orograph.plotting.colours import COMPASS, PALETTE, as_rgb, region_colours
 from orograph.plotting.frame import add_colorbar
 from orograph.plotting.labels import paint_regions
 from orograph.plotting.layers import PATHS, draw_layer, name_classes
-from orograph.plotting.look import Look
+from orograph.plotting.look import NO_LOOK, Look
 from orograph.plotting.sampled_raster import Extent, Picture, read_picture
 from orograph.results.names import name_labels
 from orograph.tiles.arrays import Array
@@ -32,7 +32,6 @@ _CLASSES = {*_NUMBERED, "back_direction"}
 _WITH_BACKGROUND = {"labels", "depression", "link"}
 _POINTS = ("east", "south-east", "south", "south-west", "west", "north-west", "north",
            "north-east")  # fmt: skip
-LOOK = Look()
 SOURCE = np.zeros(3)
 # Most cells of a forest that is drawn as lines, and most labels that are named.
 MOST_LINES = 2**18
@@ -93,12 +92,12 @@ def draw_raster(
     crs: CRSLike | None,
     max_pixels: int,
     units: str | None,
-    look: Look = LOOK,
+    look: Look = NO_LOOK,
 ) -> None:
     """Draw a raster on axes whose map has the given CRS."""
     axes.set_title(str(raster.attrs.get("long_name") or raster.name or ""), wrap=True)
     if is_drawn_as_lines(raster):
-        look.refuse(LOOK._fields, "a forest, which is drawn as lines")
+        look.refuse(Look._fields, "a forest, which is drawn as lines")
         lines = forest_lines(lazily(raster))
         draw_layer(axes, lines if crs is None else lines.in_crs(crs, "result"), PATHS, width=0.6)
         return
@@ -120,14 +119,14 @@ def colour_raster(
     crs: CRSLike | None,
     max_pixels: int,
     units: str | None,
-    look: Look = LOOK,
+    look: Look = NO_LOOK,
     **how: Any,
 ) -> Drawing:
     """Return the colours of a raster on a map with the given CRS; ``how`` is for `read_picture`."""
     name = raster.name or ""
     look.refuse(("column",), "rasters")
     if name in _CLASSES or raster.attrs.get("flow_codes") in ENCODINGS:
-        look.refuse(LOOK._fields, f"{name}, whose values are classes")
+        look.refuse(Look._fields, f"{name}, whose values are classes")
     picture = read_picture(raster, crs, max_pixels, **how)
     if name in _NUMBERED:
         # 0 is the background of some labels, and a label like others of the rest.

@@ -217,13 +217,21 @@ def open_terrain(
 
 
 def in_metres(surface: Surface, elevation_unit: str | None) -> Surface:
-    """Return the surface of a cost model in seconds: its heights and lengths become metres.
+    """Return the surface of a cost model; of one in seconds, heights and lengths become metres.
 
     Raises
     ------
     InputError
-        As `heights_in` does.
+        As `heights_in` does, or if a unit is given and the model is not one in seconds.
     """
+    cost = surface.model.name
+    if MODELS[cost].formula is None:
+        if elevation_unit is not None:
+            raise InputError(
+                f"elevation_unit: {shown(elevation_unit)}; only models of walking_time have "
+                f"heights with a unit, and the cost is {cost!r}: leave it out"
+            )
+        return surface
     elevation = heights_in(METRE, surface.named["elevation"], "elevation", elevation_unit)
     metres = surface.first.georeference.metres
     return replace(surface, named={**surface.named, "elevation": elevation}, length_scale=metres)

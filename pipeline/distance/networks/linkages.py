@@ -21,7 +21,7 @@ from orograph.kernels.relax.models import MODELS, NAMED, CostModel
 from orograph.operations.operation import operation
 from orograph.run.job import raster_job
 from orograph.run.options import RunOptions, RunSpec
-from orograph.tiles.arguments import check_choice, check_integer, check_number, shown
+from orograph.tiles.arguments import check_choice, check_integer, check_number
 from orograph.tiles.errors import InputError
 
 if TYPE_CHECKING:
@@ -165,13 +165,7 @@ def linkages(
     most, steps = steps.max_cost, replace(steps, max_cost=math.inf)
     model = CostModel(cost, False, model_coefficients(cost, slopes.coefficients))
     surface = open_surface(friction, model, spec.choice, argument="friction")
-    if MODELS[cost].formula is not None:
-        surface = in_metres(surface, slopes.elevation_unit)
-    elif slopes.elevation_unit is not None:
-        raise InputError(
-            f"elevation_unit: {shown(slopes.elevation_unit)}; only models of walking_time have "
-            f"heights with a unit, and the cost is {cost!r}: leave it out"
-        )
+    surface = in_metres(surface, slopes.elevation_unit)
     dtypes = DTYPES[:2] if MODELS[cost].formula is not None else DTYPES
     asked = DistanceSpec(
         *(steps, SourceSpec.of(options), spec, OUTPUTS),

@@ -206,3 +206,14 @@ def test_people_who_do_not_fit_are_refused_before_a_task(
         for each in (False, True):
             with pytest.raises(og.InputError, match=match):
                 og.catchments(np.ones((1, 2)), [(0, 0)], population=population, each=each)
+
+
+def test_costs_say_their_unit(tmp_path: Path) -> None:
+    heights = np.zeros((3, 5))
+    how = {"population": np.ones((3, 5)), "cost": "tobler", "cell_size": 30, "max_cost": 60}
+    served = og.catchments(heights, [(1, 1)], **how)
+    listed = og.catchments(heights, [(1, 1)], each=True, out=tmp_path / "e.zarr", **how)
+    units = [served["farthest"], listed["farthest"], listed["cost"]]
+    assert [costs.attrs["units"] for costs in units] == ["s"] * 3
+    friction = og.catchments(np.ones((3, 5)), [(1, 1)], **{**how, "cost": "friction"})
+    assert "units" not in friction["farthest"].attrs

@@ -131,7 +131,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(properties, max_examples=25)
+@settings(properties, max_examples=40)
 @given(cases())
 def test_links_are_those_of_their_definition(case: dict[str, Any]) -> None:
     friction, regions, dtype = case["friction"], case["regions"], case["dtype"]
